@@ -1,0 +1,23 @@
+"""The one entry: the window by default, the command line with arguments, the engine child with --engine."""
+
+import sys
+
+
+def main() -> int:
+    """Dispatch by the first argument; nothing heavy is imported before that is known."""
+    arguments = sys.argv[1:]
+    if arguments[:1] == ["--engine"]:
+        from app.engine.process import main as engine_main  # noqa: PLC0415
+
+        return engine_main(arguments[1:])
+    if arguments:
+        from app.cli import main as cli_main  # noqa: PLC0415
+
+        return cli_main(arguments)
+    from app.ui.application import run  # noqa: PLC0415
+
+    return run(sys.argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,33 @@
+"""What the user should do next for each error code: the words both edges show.
+
+Imports `errors` only; imported by the command line and the window (which translates the texts).
+"""
+
+from app.errors import ErrorCode
+
+ADVICE: dict[ErrorCode, str] = {
+    ErrorCode.BAD_USAGE: "Check the value and try again.",
+    ErrorCode.FILE_MISSING: "Check the path, or choose the model file again.",
+    ErrorCode.FILE_UNREADABLE: "Give your user permission to read the file, or choose another one.",
+    ErrorCode.NOT_GGUF: "Choose a model in the GGUF format (a file that ends in .gguf).",
+    ErrorCode.MODEL_DAMAGED: "Download or copy the file again: it is incomplete or changed.",
+    ErrorCode.SHARD_MISSING: "Put every part of the model into the same folder, under its original name.",
+    ErrorCode.ARCHITECTURE_UNKNOWN: "This engine does not know the model's architecture: choose another model, or update the app.",
+    ErrorCode.MODEL_UNSUPPORTED: "Choose another model or another quantisation of it.",
+    ErrorCode.FOLDER_NOT_WRITABLE: "Choose a folder that your user may write to.",
+    ErrorCode.DISK_FULL: "Free some disk space and try again.",
+    ErrorCode.OUT_OF_MEMORY: "Close other programs, or load with a smaller plan: less context, or more experts on the CPU.",
+    ErrorCode.DEVICE_MISSING: "Choose one of the devices that the probe lists, or 'none' for the CPU.",
+    ErrorCode.CONTEXT_FULL: "Start a new conversation, or load the model with a larger context.",
+    ErrorCode.ENGINE_MISSING: "Reinstall the app: its engine is missing or damaged.",
+    ErrorCode.ENGINE_CRASHED: "Your conversation is saved. Load again; if it repeats, use a smaller plan or no GPU.",
+    ErrorCode.ENGINE_PROTOCOL: "Reinstall the app: window and engine are of different versions.",
+    ErrorCode.ENGINE_FAILED: "Try again; the engine's log says more.",
+    ErrorCode.CANCELLED: "Nothing was changed.",
+    ErrorCode.STORE_UNREADABLE: "The saved conversations could not be read; the file was kept aside.",
+}
+
+
+def what_to_do(code: ErrorCode) -> str:
+    """One sentence that says what to do next about `code`."""
+    return ADVICE[code]

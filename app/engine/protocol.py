@@ -1,0 +1,260 @@
+"""The typed, versioned messages between the application and its engine child: one JSON object a line.
+
+Requests flow to the child's standard input, events come from its standard output. Pure data:
+imports no llama.cpp and no Qt, so both sides and every test can use it.
+"""
+
+import msgspec
+
+from app.hardware.facts import EngineBuild, Gpu
+from app.placement.plan import Plan
+
+PROTOCOL_VERSION = 1
+MAX_LINE_BYTES = 64 * 1024 * 1024
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True):
+    """A chat message: role is system, user or assistant."""
+
+    role: str
+    content: str
+
+
+class Sampling(msgspec.Struct, frozen=True, kw_only=True):
+    """How the next token is chosen; temperature 0 is greedy and ignores the rest."""
+
+    temperature: float = 0.8
+    top_k: int = 40
+    top_p: float = 0.95
+    min_p: float = 0.05
+    seed: int | None = None
+
+
+# ---- requests: application -> engine ---------------------------------------------------------
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
+    """Anything the application asks; `id` is chosen by it and echoed in every answer."""
+
+    id: int
+
+
+class ListDevices(Request, frozen=True, kw_only=True, tag="list_devices"):
+    """Ask for the devices and the build; answered by `Devices`."""
+
+
+class Load(Request, frozen=True, kw_only=True, tag="load"):
+    """Load a model as the plan says, replacing any loaded one; answered by `LoadProgress`*, `Loaded`."""
+
+    plan: Plan
+
+
+class Unload(Request, frozen=True, kw_only=True, tag="unload"):
+    """Free the model; answered by `Unloaded`."""
+
+
+class Generate(Request, frozen=True, kw_only=True, tag="generate"):
+    """Answer a conversation; answered by `PromptProgress`*, `Token`*, `Finished`."""
+
+    messages: tuple[Message, ...]
+    max_tokens: int = 2048
+    sampling: Sampling = Sampling()
+
+
+class Cancel(Request, frozen=True, kw_only=True, tag="cancel"):
+    """Stop the load or generation whose id is `target`, queued or running; no answer of its own."""
+
+    target: int
+
+
+class ReadRouting(Request, frozen=True, kw_only=True, tag="read_routing"):
+    """Ask how often each expert was routed to; answered at once by `Routing`, also while generating."""
+
+
+AnyRequest = ListDevices | Load | Unload | Generate | Cancel | ReadRouting
+
+
+# ---- events: engine -> application -----------------------------------------------------------
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
+    """Anything the engine says; `id` is the request's, 0 for none."""
+
+    id: int = 0
+
+
+class Ready(Event, frozen=True, kw_only=True, tag="ready"):
+    """The child is up; the first line it writes."""
+
+    protocol: int
+    pid: int
+
+
+class Devices(Event, frozen=True, kw_only=True, tag="devices"):
+    """What the engine can compute on, besides the CPU."""
+
+    gpus: tuple[Gpu, ...]
+    build: EngineBuild
+
+
+class LoadProgress(Event, frozen=True, kw_only=True, tag="load_progress"):
+    """Fraction of the weights read, 0 to 1."""
+
+    fraction: float
+
+
+class BufferReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What llama.cpp itself reports to have allocated.
+
+    Attributes:
+        device: A GPU's engine name, or "CPU".
+        part: weights | experts | kv | compute | output.
+        bytes: Bytes by llama.cpp's own count.
+    """
+
+    device: str
+    part: str
+    bytes: int
+
+
+class Loaded(Event, frozen=True, kw_only=True, tag="loaded"):
+    """The model answers now.
+
+    Attributes:
+        seconds: Measured time of the load.
+        buffers: What llama.cpp reports to have allocated.
+        expert_layers: MoE layer index to the lane its expert tensors are really in, as observed.
+        differences: One sentence for each point where what was loaded is not what the plan said.
+        expert_device: True where the native device counts routings for the CPU-lane layers.
+        reason: Why `expert_device` is false, else empty.
+    """
+
+    seconds: float
+    n_ctx: int
+    buffers: tuple[BufferReport, ...]
+    expert_layers: dict[int, str]
+    differences: tuple[str, ...]
+    expert_device: bool
+    reason: str = ""
+
+
+class Unloaded(Event, frozen=True, kw_only=True, tag="unloaded"):
+    """No model is loaded any more."""
+
+
+class PromptProgress(Event, frozen=True, kw_only=True, tag="prompt_progress"):
+    """Prompt tokens computed so far, of `total`; `reused` of them were in the cache already."""
+
+    done: int
+    total: int
+    reused: int
+
+
+class Token(Event, frozen=True, kw_only=True, tag="token"):
+    """More text of the answer: whole characters only; `count` tokens generated so far."""
+
+    text: str
+    count: int
+
+
+class CacheReport(msgspec.Struct, frozen=True, kw_only=True):
+    """The expert cache during one answer: requested, allocated and used are three separate facts.
+
+    `hits` and `misses` count routed experts of the answer's decoding; `reason` says why `used` is false.
+    """
+
+    requested_bytes: int
+    allocated_bytes: int
+    used: bool
+    reason: str
+    hits: int
+    misses: int
+
+
+class Finished(Event, frozen=True, kw_only=True, tag="finished"):
+    """The answer is complete, cut or stopped; all figures are measured.
+
+    Attributes:
+        text: The whole answer.
+        stop_reason: end_of_text | max_tokens | stopped | context_full.
+        ttft_seconds: From dequeuing the request to the first token.
+        prompt_tokens_per_second: Over the tokens really computed (not the reused ones); 0 if none.
+        tokens_per_second: Over the decoded tokens after the first; 0 with fewer than two.
+    """
+
+    text: str
+    stop_reason: str
+    prompt_tokens: int
+    reused_tokens: int
+    completion_tokens: int
+    ttft_seconds: float
+    prompt_tokens_per_second: float
+    tokens_per_second: float
+    cache: CacheReport
+
+
+class Routing(Event, frozen=True, kw_only=True, tag="routing"):
+    """Routings since the load: MoE layer index to counts per expert; decoding and prompts apart.
+
+    Layers the native device does not see (experts on a GPU lane) are absent.
+    """
+
+    decode: dict[int, tuple[int, ...]]
+    prompt: dict[int, tuple[int, ...]]
+
+
+class Failed(Event, frozen=True, kw_only=True, tag="failed"):
+    """A request failed; `code` is an `app.errors.ErrorCode`. The child lives on."""
+
+    code: str
+    message: str
+    detail: str = ""
+
+
+class LogLine(Event, frozen=True, kw_only=True, tag="log"):
+    """A warning or error of the engine's own log, for the user to see; id is always 0."""
+
+    level: str
+    text: str
+
+
+AnyEvent = (
+    Ready
+    | Devices
+    | LoadProgress
+    | Loaded
+    | Unloaded
+    | PromptProgress
+    | Token
+    | Finished
+    | Routing
+    | Failed
+    | LogLine
+)
+
+_encoder = msgspec.json.Encoder()
+_request_decoder = msgspec.json.Decoder(AnyRequest)
+_event_decoder = msgspec.json.Decoder(AnyEvent)
+
+
+def encode(message: Request | Event) -> bytes:
+    """One line, newline included."""
+    return _encoder.encode(message) + b"\n"
+
+
+def decode_request(line: bytes) -> AnyRequest:
+    """Parse one request line.
+
+    Raises:
+        msgspec.MsgspecError: the line is not a request of this protocol version.
+    """
+    return _request_decoder.decode(line)
+
+
+def decode_event(line: bytes) -> AnyEvent:
+    """Parse one event line.
+
+    Raises:
+        msgspec.MsgspecError: the line is not an event of this protocol version.
+    """
+    return _event_decoder.decode(line)
