@@ -1,0 +1,27 @@
+# make run: set up and start the app.  make test: set up, check and test.  Both may be called again at any time.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: run test setup setup-tests lint types clean
+
+run: setup
+	@$(BIN)/python installer/checkout/run.py
+
+test: setup-tests lint types
+	@QT_QPA_PLATFORM=offscreen $(BIN)/python -m pytest
+
+setup:
+	@$(PYTHON) installer/checkout/setup.py
+
+setup-tests:
+	@$(PYTHON) installer/checkout/setup.py --for-tests
+
+lint:
+	@$(BIN)/ruff check app installer tests resources
+	@$(BIN)/ruff format --check app installer tests resources
+
+types:
+	@$(BIN)/mypy
+
+clean:
+	rm -rf .venv build dist .mypy_cache .ruff_cache .hypothesis

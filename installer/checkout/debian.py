@@ -1,0 +1,153 @@
+"""System packages on a Debian-like machine: what is missing, how to get it, newer Vulkan headers.
+
+Standard library only: this runs before any virtual environment exists.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+# ggml-vulkan uses declarations that Debian 12's headers (1.3.239) do not have.
+VULKAN_HEADERS_NEEDED = (1, 3, 270)
+NEWER_RELEASE = "trixie"
+
+BUILD_PACKAGES = ("g++", "cmake", "ninja-build", "git", "python3-venv", "python3-dev")
+VULKAN_PACKAGES = ("glslc", "libvulkan1")
+QT_PACKAGES = (
+    "libegl1",
+    "libgl1",
+    "libdbus-1-3",
+    "libfontconfig1",
+    "libxkbcommon-x11-0",
+    "libxcb-cursor0",
+    "libxcb-icccm4",
+    "libxcb-image0",
+    "libxcb-keysyms1",
+    "libxcb-randr0",
+    "libxcb-render-util0",
+    "libxcb-shape0",
+    "libxcb-xinerama0",
+    "fonts-dejavu-core",
+)
+TEST_PACKAGES = ("mesa-vulkan-drivers", "xvfb")
+
+
+def is_debian_like() -> bool:
+    """True where dpkg and apt-get exist."""
+    return shutil.which("dpkg-query") is not None and shutil.which("apt-get") is not None
+
+
+def missing(packages: tuple[str, ...]) -> list[str]:
+    """The packages of `packages` that dpkg does not list as installed."""
+    done = subprocess.run(
+        ["dpkg-query", "-W", "-f", "${Package} ${db:Status-Abbrev}\n", *packages],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    installed = {line.split()[0] for line in done.stdout.splitlines() if line.split()[1:2] == ["ii"]}
+    return [name for name in packages if name not in installed]
+
+
+def _privilege() -> list[str] | None:
+    """The command prefix that may install packages, or None where nobody may."""
+    if os.geteuid() == 0:
+        return []
+    if (
+        shutil.which("sudo")
+        and subprocess.run(["sudo", "-n", "true"], capture_output=True, check=False).returncode == 0
+    ):
+        return ["sudo", "-n"]
+    return None
+
+
+def install(packages: tuple[str, ...]) -> list[str]:
+    """Install what is missing where that is permitted; returns what is still missing, in words for the user."""
+    wanted = missing(packages)
+    if not wanted:
+        return []
+    prefix = _privilege()
+    if prefix is None:
+        print(f"setup: not permitted to install: {' '.join(wanted)}")
+        print(f"setup: as an administrator: apt-get install {' '.join(wanted)}")
+        return wanted
+    print(f"setup: installing {' '.join(wanted)}", flush=True)
+    environment = [*prefix, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get"]
+    subprocess.run([*environment, "update", "-q"], stdout=subprocess.DEVNULL, check=False)
+    command = [*environment, "install", "-y", "-q", "--no-install-recommends"]
+    done = subprocess.run([*command, *wanted], stdout=subprocess.DEVNULL, check=False)
+    if done.returncode != 0:  # one name that this release lacks must not keep back the others
+        for name in wanted:
+            subprocess.run([*command, name], stdout=subprocess.DEVNULL, check=False)
+    return missing(tuple(wanted))
+
+
+def vulkan_header_version(include: Path) -> tuple[int, int, int] | None:
+    """The version that `include/vulkan/vulkan_core.h` declares, or None without such a file."""
+    try:
+        text = (include / "vulkan" / "vulkan_core.h").read_text(errors="replace")
+    except OSError:
+        return None
+    patch = re.search(r"#define VK_HEADER_VERSION (\d+)", text)
+    complete = re.search(r"VK_HEADER_VERSION_COMPLETE VK_MAKE_API_VERSION\(\d+, (\d+), (\d+)", text)
+    if patch is None or complete is None:
+        return None
+    return int(complete[1]), int(complete[2]), int(patch[1])
+
+
+def newer_vulkan_headers(folder: Path) -> Path | None:
+    """Unpack a newer release's Vulkan and SPIR-V headers into `folder`; nothing is installed system-wide.
+
+    Uses the mirror this machine's apt already uses. Returns the unpacked `usr` folder, or None
+    with the reason printed.
+    """
+    usr = folder / "usr"
+    if (vulkan_header_version(usr / "include") or (0, 0, 0)) >= VULKAN_HEADERS_NEEDED:
+        return usr
+    targets = subprocess.run(
+        [
+            "apt-get",
+            "indextargets",
+            "--format",
+            "$(SITE)",
+            "Created-By: Packages",
+            "Component: main",
+            "Origin: Debian",
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    mirrors = [site for site in targets.stdout.split() if not site.endswith("-security")]
+    if not mirrors:
+        print("setup: no Debian mirror known to apt: Vulkan headers stay as they are")
+        return None
+    lists, archives = folder / "lists", folder / "archives"
+    for path in (lists / "partial", archives / "partial"):
+        path.mkdir(parents=True, exist_ok=True)
+    sources = folder / "sources.list"
+    keyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
+    sources.write_text(f"deb [signed-by={keyring}] {mirrors[0]} {NEWER_RELEASE} main\n")
+    apt = [
+        "apt-get",
+        "-q",
+        f"-oDir::Etc::sourcelist={sources}",
+        "-oDir::Etc::sourceparts=-",
+        f"-oDir::State::lists={lists}",
+        f"-oDir::Cache::archives={archives}",
+        "-oDir::Cache::pkgcache=",
+        "-oDir::Cache::srcpkgcache=",
+        "-oAPT::Sandbox::User=",
+    ]
+    for command in (["update"], ["download", "libvulkan-dev", "spirv-headers"]):
+        done = subprocess.run([*apt, *command], cwd=folder, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            print(f"setup: newer Vulkan headers not available: {done.stderr.strip()[-400:]}")
+            return None
+    for package in folder.glob("*.deb"):
+        subprocess.run(["dpkg-deb", "-x", str(package), str(folder)], check=True)
+        package.unlink()
+    shutil.rmtree(lists, ignore_errors=True)
+    return usr
