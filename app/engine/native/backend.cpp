@@ -1,0 +1,135 @@
+// One llama.cpp context's stream: counts the routings of each split and has the CPU compute it.
+//
+// A split is divided into pairs and the pairs into lanes; today every pair's lane is the CPU, so the
+// split's own graph is computed as it stands, without clones or copies.
+#include "expert_device.h"
+#include "internal.h"
+#include "split.h"
+
+#include <memory>
+#include <mutex>
+#include <new>
+#include <unordered_map>
+#include <vector>
+
+namespace expert_device {
+
+namespace {
+
+std::mutex contexts_mutex;
+std::unordered_map<int64_t, std::shared_ptr<Context>> contexts;
+int64_t next_id = 1;
+thread_local int64_t last_id = 0;
+
+// ggml owns the backend; the context is shared with readers on other threads.
+struct Stream {
+    std::shared_ptr<Context> context;
+    std::vector<Pair> pairs;  // kept to avoid an allocation a split
+};
+
+Context & context_of(ggml_backend_t backend) {
+    return *static_cast<Stream *>(backend->context)->context;
+}
+
+const char * backend_name(ggml_backend_t) {
+    return "EXPERTS";
+}
+
+void backend_free(ggml_backend_t backend) {
+    auto * stream = static_cast<Stream *>(backend->context);
+    {
+        std::lock_guard<std::mutex> lock(contexts_mutex);
+        contexts.erase(stream->context->id);
+    }
+    delete stream;
+    delete backend;
+}
+
+void count_routing(Stream & stream, ggml_cgraph * graph, int32_t phase) {
+    for (const Chain & chain : chains_of(graph)) {
+        stream.pairs.clear();
+        pairs_of(chain, stream.pairs);
+        stream.context->routing.add(chain.layer, chain.experts, phase, stream.pairs.data(), stream.pairs.size());
+    }
+}
+
+ggml_status graph_compute(ggml_backend_t backend, ggml_cgraph * graph) {
+    auto * stream = static_cast<Stream *>(backend->context);
+    Context & context = *stream->context;
+    const int32_t phase = context.phase.load(std::memory_order_relaxed);
+    if (phase != EXPERT_DEVICE_IGNORE) {
+        try {
+            count_routing(*stream, graph, phase);
+        } catch (const std::bad_alloc &) {
+            return GGML_STATUS_ALLOC_FAILED;  // llama.cpp ends the decode with an error; nothing wrong is computed
+        }
+    }
+    context.graphs.fetch_add(1, std::memory_order_relaxed);
+    context.nodes.fetch_add(static_cast<uint64_t>(ggml_graph_n_nodes(graph)), std::memory_order_relaxed);
+    return ggml_backend_graph_compute(context.cpu, graph);
+}
+
+ggml_backend_i backend_interface() {
+    ggml_backend_i face = {};
+    face.get_name = backend_name;
+    face.free = backend_free;
+    face.graph_compute = graph_compute;
+    return face;
+}
+
+ggml_guid_t guid() {
+    static ggml_guid value = {0x45, 0x78, 0x70, 0x65, 0x72, 0x74, 0x4c, 0x61,
+                              0x6e, 0x65, 0x73, 0x21, 0x1d, 0x9a, 0x02, 0xc7};
+    return &value;
+}
+
+// Functions of the CPU backend that only its registry hands out; it may be a loaded library.
+template <typename F> F cpu_function(ggml_backend_t cpu, const char * name) {
+    ggml_backend_reg_t reg = ggml_backend_dev_backend_reg(ggml_backend_get_device(cpu));
+    return reinterpret_cast<F>(ggml_backend_reg_get_proc_address(reg, name));
+}
+
+}  // namespace
+
+ggml_backend_t new_backend() {
+    auto context = std::make_shared<Context>();
+    context->cpu = ggml_backend_init_by_type(GGML_BACKEND_DEVICE_TYPE_CPU, nullptr);
+    if (context->cpu == nullptr) {
+        return nullptr;
+    }
+    auto stream = std::make_unique<Stream>();
+    stream->context = context;
+    auto * backend = new ggml_backend{guid(), backend_interface(), device(), stream.get()};
+    stream.release();
+    std::lock_guard<std::mutex> lock(contexts_mutex);
+    context->id = next_id++;
+    contexts.emplace(context->id, context);
+    last_id = context->id;
+    return backend;
+}
+
+std::shared_ptr<Context> find_context(int64_t id) {
+    std::lock_guard<std::mutex> lock(contexts_mutex);
+    const auto found = contexts.find(id);
+    return found == contexts.end() ? nullptr : found->second;
+}
+
+int64_t last_context_of_this_thread() {
+    return last_id;
+}
+
+void set_n_threads(ggml_backend_t backend, int n_threads) {
+    ggml_backend_t cpu = context_of(backend).cpu;
+    if (auto set = cpu_function<ggml_backend_set_n_threads_t>(cpu, "ggml_backend_set_n_threads")) {
+        set(cpu, n_threads);
+    }
+}
+
+void set_abort_callback(ggml_backend_t backend, ggml_abort_callback callback, void * data) {
+    ggml_backend_t cpu = context_of(backend).cpu;
+    if (auto set = cpu_function<ggml_backend_set_abort_callback_t>(cpu, "ggml_backend_set_abort_callback")) {
+        set(cpu, callback, data);
+    }
+}
+
+}  // namespace expert_device

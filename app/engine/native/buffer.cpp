@@ -1,0 +1,193 @@
+// The device's buffer type: ordinary host memory, so that expert weights stay mapped from the file.
+#include "internal.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <new>
+#include <set>
+#include <unordered_set>
+
+namespace expert_device {
+
+namespace {
+
+constexpr size_t alignment = 64;  // ggml's CPU kernels want rows on cache lines
+
+struct Memory {
+    void * data = nullptr;
+    bool owned = false;
+    int64_t model_tag = 0;
+    std::set<int32_t> layers;
+    uint64_t tensor_bytes = 0;
+};
+
+std::mutex memories_mutex;
+std::unordered_set<Memory *> memories;  // of every buffer alive, for owned_layers
+int64_t current_tag = 0;
+
+void free_buffer(ggml_backend_buffer_t buffer) {
+    auto * memory = static_cast<Memory *>(buffer->context);
+    {
+        std::lock_guard<std::mutex> lock(memories_mutex);
+        memories.erase(memory);
+    }
+    if (memory->owned) {
+        ::operator delete(memory->data, std::align_val_t(alignment));
+    }
+    delete memory;
+}
+
+void * get_base(ggml_backend_buffer_t buffer) {
+    return static_cast<Memory *>(buffer->context)->data;
+}
+
+ggml_status init_tensor(ggml_backend_buffer_t buffer, ggml_tensor * tensor) {
+    const int32_t layer = layer_of(tensor->name);
+    if (layer >= 0 && std::strstr(tensor->name, "exps") != nullptr) {
+        std::lock_guard<std::mutex> lock(memories_mutex);
+        auto * memory = static_cast<Memory *>(buffer->context);
+        memory->layers.insert(layer);
+        memory->tensor_bytes += ggml_nbytes(tensor);
+    }
+    return GGML_STATUS_SUCCESS;
+}
+
+void memset_tensor(ggml_backend_buffer_t, ggml_tensor * tensor, uint8_t value, size_t offset, size_t size) {
+    std::memset(static_cast<char *>(tensor->data) + offset, value, size);
+}
+
+void set_tensor(ggml_backend_buffer_t, ggml_tensor * tensor, const void * data, size_t offset, size_t size) {
+    std::memcpy(static_cast<char *>(tensor->data) + offset, data, size);
+}
+
+void get_tensor(ggml_backend_buffer_t, const ggml_tensor * tensor, void * data, size_t offset, size_t size) {
+    std::memcpy(data, static_cast<const char *>(tensor->data) + offset, size);
+}
+
+bool copy_tensor(ggml_backend_buffer_t, const ggml_tensor * source, ggml_tensor * target) {
+    if (!ggml_backend_buffer_is_host(source->buffer)) {
+        return false;
+    }
+    std::memcpy(target->data, source->data, ggml_nbytes(source));
+    return true;
+}
+
+void clear(ggml_backend_buffer_t buffer, uint8_t value) {
+    std::memset(get_base(buffer), value, buffer->size);
+}
+
+ggml_backend_buffer_i buffer_interface() {
+    ggml_backend_buffer_i face = {};
+    face.free_buffer = free_buffer;
+    face.get_base = get_base;
+    face.init_tensor = init_tensor;
+    face.memset_tensor = memset_tensor;
+    face.set_tensor = set_tensor;
+    face.get_tensor = get_tensor;
+    face.cpy_tensor = copy_tensor;
+    face.clear = clear;
+    return face;
+}
+
+ggml_backend_buffer_t new_buffer(void * data, size_t size, bool owned) {
+    auto * memory = new (std::nothrow) Memory;
+    if (memory == nullptr) {
+        return nullptr;
+    }
+    memory->data = data;
+    memory->owned = owned;
+    {
+        std::lock_guard<std::mutex> lock(memories_mutex);
+        memory->model_tag = current_tag;
+        memories.insert(memory);
+    }
+    return ggml_backend_buffer_init(buffer_type(), buffer_interface(), memory, size);
+}
+
+const char * type_name(ggml_backend_buffer_type_t) {
+    return "EXPERTS";
+}
+
+ggml_backend_buffer_t type_alloc(ggml_backend_buffer_type_t, size_t size) {
+    void * data = ::operator new(size == 0 ? alignment : size, std::align_val_t(alignment), std::nothrow);
+    if (data == nullptr) {
+        return nullptr;
+    }
+    ggml_backend_buffer_t buffer = new_buffer(data, size, true);
+    if (buffer == nullptr) {
+        ::operator delete(data, std::align_val_t(alignment));
+    }
+    return buffer;
+}
+
+size_t type_alignment(ggml_backend_buffer_type_t) {
+    return alignment;
+}
+
+bool type_is_host(ggml_backend_buffer_type_t) {
+    return true;
+}
+
+}  // namespace
+
+ggml_backend_buffer_type_t buffer_type() {
+    static ggml_backend_buffer_type type = [] {
+        ggml_backend_buffer_type made = {};
+        made.iface.get_name = type_name;
+        made.iface.alloc_buffer = type_alloc;
+        made.iface.get_alignment = type_alignment;
+        made.iface.is_host = type_is_host;
+        made.device = device();
+        return made;
+    }();
+    return &type;
+}
+
+ggml_backend_buffer_t buffer_from_host(void * data, size_t size) {
+    return new_buffer(data, size, false);
+}
+
+bool is_ours(const ggml_tensor * weights) {
+    return weights != nullptr && weights->buffer != nullptr && weights->buffer->buft == buffer_type();
+}
+
+void set_model_tag(int64_t tag) {
+    std::lock_guard<std::mutex> lock(memories_mutex);
+    current_tag = tag;
+}
+
+int32_t owned_layers(int64_t tag, uint8_t * layers, int32_t limit) {
+    std::memset(layers, 0, static_cast<size_t>(limit));
+    int32_t found = 0;
+    std::lock_guard<std::mutex> lock(memories_mutex);
+    for (const Memory * memory : memories) {
+        if (memory->model_tag != tag) {
+            continue;
+        }
+        for (const int32_t layer : memory->layers) {
+            if (layer < limit && layers[layer] == 0) {
+                layers[layer] = 1;
+                ++found;
+            }
+        }
+    }
+    return found;
+}
+
+uint64_t owned_bytes(int64_t tag) {
+    uint64_t bytes = 0;
+    std::lock_guard<std::mutex> lock(memories_mutex);
+    for (const Memory * memory : memories) {
+        bytes += memory->model_tag == tag ? memory->tensor_bytes : 0;
+    }
+    return bytes;
+}
+
+int32_t layer_of(const char * name) {
+    int layer = -1;
+    return std::sscanf(name, "blk.%d.", &layer) == 1 && layer >= 0 ? layer : -1;
+}
+
+}  // namespace expert_device

@@ -1,0 +1,20 @@
+"""What engine tests share: the software GPU, a home of their own, the demo model."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def software_gpu() -> str:
+    """Engine name of the software Vulkan device; skips where the driver or the backend is missing."""
+    program = "from app.engine.ggml import Ggml\ng = Ggml(); g.load_backends()\nprint([d.device for d in g.gpus()])"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True, text=True, check=False, env=dict(os.environ, GGML_VK_VISIBLE_DEVICES="0"),
+    )  # fmt: skip
+    if "Vulkan0" not in done.stdout:
+        pytest.skip("no software Vulkan device: the driver or the engine's Vulkan backend is missing")
+    return "Vulkan0"
