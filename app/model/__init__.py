@@ -3,3 +3,8 @@
 Pure: imports no Qt and no llama.cpp, only `app.errors`.
 May be imported by every other package.
 """
+
+from app.model.facts import ModelFacts
+from app.model.reader import read_facts
+
+__all__ = ["ModelFacts", "read_facts"]

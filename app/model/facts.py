@@ -31,9 +31,10 @@ class KvLayer(msgspec.Struct, frozen=True, kw_only=True):
         kind: "full" (a cell per context token), "window" (a bounded number of cells),
             "latent" (MLA: keys only), "recurrent" (fixed state), "none".
         key_width: Values of K per cell over all KV heads.
-        value_width: Values of V per cell over all KV heads (0 for "latent").
+        value_width: Values of V per cell over all KV heads (0 for "latent", and for windows of latents).
         window: Cells of the sliding window (0 unless "window").
-        state_bytes: Bytes of a recurrent state for one sequence (0 unless "recurrent").
+        state_bytes: Bytes of a recurrent state for one sequence, in every cache type; also on layers
+            that have both a cache and a state (Falcon-H1).
     """
 
     kind: str
@@ -53,15 +54,19 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
         file_bytes: Size of all shards on disk.
         quantization: The commonest type of the expert tensors (of all weights in a dense model).
         layers: Transformer blocks, from `{arch}.block_count`.
-        moe_layers: Indices of the blocks that hold expert tensors.
+        moe_layers: Indices of the blocks that hold expert tensors, without `draft_layers`.
         expert_count: Routed experts per MoE layer; 0 for a dense model.
         experts_used: top-k.
         experts_shared: Experts that every token passes.
         expert_bytes: Layer index to bytes of one expert (gate, up and down slices, biases, scales).
         token_cycle_bytes: Sum over MoE layers of top-k times the bytes of one expert.
-        layer_bytes: Per block, bytes of everything that is not a routed expert.
+        layer_bytes: Per block, bytes of everything that is not a routed expert; 0 for `draft_layers`.
         kv_layers: Per block, what it keeps between tokens.
         fingerprint: Hex digest over architecture and tensor table; names the same weights everywhere.
+        draft_layers: Blocks at the end that only draft tokens (multi-token prediction). llama.cpp does
+            not load them, so their weights count as `bytes.other` and nowhere else.
+        output_tied: There is no output matrix of its own: the output is computed with the token
+            embeddings, of which llama.cpp keeps a second copy where the output is on a GPU.
     """
 
     architecture: str
@@ -86,3 +91,5 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     layer_bytes: tuple[int, ...]
     kv_layers: tuple[KvLayer, ...]
     fingerprint: str
+    draft_layers: tuple[int, ...] = ()
+    output_tied: bool = False
