@@ -14,17 +14,28 @@ class GpuKind(enum.StrEnum):
 
 
 class Cpu(msgspec.Struct, frozen=True, kw_only=True):
-    """The processor; `isa` holds instruction-set names the engine's kernels care about."""
+    """The processor.
+
+    Attributes:
+        performance_cores: The physical cores that are not efficiency cores; all where cores are alike.
+        isa: Names of the instruction sets the engine's kernels care about, weakest first ("avx2").
+        allowed_threads: Threads this program may keep busy where affinity or a CPU quota allows fewer
+            than `logical_cores`; else None.
+    """
 
     name: str
     physical_cores: int
     performance_cores: int
     logical_cores: int
     isa: tuple[str, ...]
+    allowed_threads: int | None = None
 
 
 class Ram(msgspec.Struct, frozen=True, kw_only=True):
-    """Main memory in bytes; `available` is what can be had without swapping."""
+    """Main memory in bytes; `available` is what can be had without swapping.
+
+    Where a limit on this program (cgroup) is lower than the machine's memory, both speak of the limit.
+    """
 
     total_bytes: int
     available_bytes: int
@@ -45,6 +56,9 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         device: The engine's name for it ("CUDA0", "Vulkan0"): what plans and `--gpu` use.
         backend: The ggml backend that offers it ("CUDA", "Vulkan").
+        free_bytes: From the engine; after the probe, the least that the engine and the driver say.
+        driver: The kernel driver and its version, in words.
+        pci_id: Where the card sits ("0000:01:00.0"), as the engine says; tells equal cards apart.
     """
 
     name: str
@@ -55,14 +69,22 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
     free_bytes: int
     driver: str | None = None
     pcie: Pcie | None = None
+    pci_id: str | None = None
 
 
 class Disk(msgspec.Struct, frozen=True, kw_only=True):
-    """The disk that holds the model folder."""
+    """The disk that holds the model folder.
+
+    Attributes:
+        path: The folder that was looked at: the model folder, or its nearest parent that exists.
+        total_bytes: None where the disk did not answer (a network folder whose server is gone).
+        free_bytes: What this user may still write; None as above.
+        rotational: True for a hard disk, False for a solid-state one.
+    """
 
     path: str
-    total_bytes: int
-    free_bytes: int
+    total_bytes: int | None
+    free_bytes: int | None
     filesystem: str | None = None
     rotational: bool | None = None
 
@@ -85,7 +107,11 @@ class EngineBuild(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything `probe` reports."""
+    """Everything `probe` reports.
+
+    Attributes:
+        notes: What could not be seen and why, and what limits this program, one sentence each.
+    """
 
     os: str
     cpu: Cpu
@@ -93,3 +119,4 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     gpus: tuple[Gpu, ...]
     disk: Disk
     engine: EngineBuild | None
+    notes: tuple[str, ...] = ()

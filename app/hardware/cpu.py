@@ -1,0 +1,192 @@
+"""The processor on Linux, from /proc and /sys; other systems through `windows` and psutil."""
+
+import os
+import platform
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import psutil
+
+from app.hardware import cgroups, windows
+from app.hardware.facts import Cpu
+from app.hardware.files import parse_cpu_list, read_cpu_list, read_int, read_text
+
+# The kernel's names (x86 "flags", ARM "Features") to ours, weakest first. These are what ggml's CPU
+# backend variants are built for; everything else a processor can do makes no difference to it.
+_ISA = {
+    "pni": "sse3",
+    "ssse3": "ssse3",
+    "sse4_1": "sse4_1",
+    "sse4_2": "sse4_2",
+    "avx": "avx",
+    "f16c": "f16c",
+    "fma": "fma",
+    "bmi2": "bmi2",
+    "avx2": "avx2",
+    "avx_vnni": "avx_vnni",
+    "avx512f": "avx512f",
+    "avx512cd": "avx512cd",
+    "avx512vl": "avx512vl",
+    "avx512dq": "avx512dq",
+    "avx512bw": "avx512bw",
+    "avx512vbmi": "avx512_vbmi",
+    "avx512_vnni": "avx512_vnni",
+    "avx512_bf16": "avx512_bf16",
+    "avx512_fp16": "avx512_fp16",
+    "amx_tile": "amx",
+    "amx_int8": "amx_int8",
+    "amx_bf16": "amx_bf16",
+    "neon": "neon",
+    "asimd": "neon",
+    "asimdhp": "fp16",
+    "asimddp": "dotprod",
+    "bf16": "bf16",
+    "i8mm": "i8mm",
+    "sve": "sve",
+    "sve2": "sve2",
+    "sme": "sme",
+}
+# A choice, not a measurement: cores of one kind differ by a few percent (favoured ones clock higher)
+# and must stay together; efficiency cores reach about half of the largest core, seldom two thirds.
+_PERFORMANCE_SHARE = 0.7
+
+
+def read_cpu(root: Path, system: str = sys.platform) -> tuple[Cpu, tuple[str, ...]]:
+    """The processor, and a sentence for each fact that had to be guessed or could not be seen."""
+    if system == "win32":
+        return _from_windows()
+    if system.startswith("linux"):
+        return _from_linux(root)
+    return plain_cpu(), (f"Only the number of cores is read on {system}.",)
+
+
+def plain_cpu() -> Cpu:
+    """What the standard library can tell anywhere."""
+    logical = os.cpu_count() or 1
+    physical = psutil.cpu_count(logical=False) or logical
+    return Cpu(
+        name=platform.machine() or "processor",
+        physical_cores=physical,
+        performance_cores=physical,
+        logical_cores=logical,
+        isa=(),
+    )
+
+
+def _from_linux(root: Path) -> tuple[Cpu, tuple[str, ...]]:
+    notes = []
+    blocks = _cpuinfo(root)
+    cpus = root / "sys/devices/system/cpu"
+    online = read_cpu_list(cpus / "online") or frozenset(range(len(blocks)))
+    if not online:
+        return plain_cpu(), ("The processor could not be read from /proc and /sys.",)
+    cores = _cores(cpus, online)
+    if cores is None:
+        cores = frozenset(frozenset([cpu]) for cpu in online)
+        notes.append("Which threads share a core could not be read; each is counted as a core.")
+    fast = _performance_cpus(root, online)
+    isa = _isa(blocks)
+    if not isa:
+        notes.append("The processor's instruction sets could not be read from /proc/cpuinfo.")
+    allowed, why = _allowed(root, online)
+    notes += why
+    return (
+        Cpu(
+            name=_name(root, blocks),
+            physical_cores=len(cores),
+            performance_cores=sum(1 for core in cores if core & fast),
+            logical_cores=len(online),
+            isa=isa,
+            allowed_threads=allowed,
+        ),
+        tuple(notes),
+    )
+
+
+def _cpuinfo(root: Path) -> list[dict[str, str]]:
+    blocks = []
+    for text in (read_text(root / "proc/cpuinfo") or "").split("\n\n"):
+        pairs = (line.partition(":") for line in text.splitlines())
+        block = {name.strip(): value.strip() for name, _, value in pairs}
+        if "processor" in block:
+            blocks.append(block)
+    return blocks
+
+
+def _name(root: Path, blocks: list[dict[str, str]]) -> str:
+    for block in blocks:
+        if name := block.get("model name"):
+            return " ".join(name.replace("(R)", "").replace("(TM)", "").split())
+    # ARM kernels give the board's name rather than the processor's.
+    board = (read_text(root / "proc/device-tree/model") or "").strip("\0 ")
+    machine = platform.machine()
+    return f"{machine} ({board})" if board else machine
+
+
+def _cores(cpus: Path, online: Iterable[int]) -> frozenset[frozenset[int]] | None:
+    """Sets of threads that share a physical core; None where any of them cannot be read."""
+    cores = set()
+    for cpu in online:
+        topology = cpus / f"cpu{cpu}/topology"
+        # The second name is the older kernels' for the same list.
+        threads = read_cpu_list(topology / "core_cpus_list") or read_cpu_list(topology / "thread_siblings_list")
+        if threads is None:
+            return None
+        cores.add(threads)
+    return frozenset(cores)
+
+
+def _performance_cpus(root: Path, online: frozenset[int]) -> frozenset[int]:
+    """Threads of the performance cores: all, where nothing tells cores apart."""
+    intel = read_cpu_list(root / "sys/devices/cpu_core/cpus")
+    if intel and intel & online:
+        return intel & online
+    cpus = root / "sys/devices/system/cpu"
+    for name in ("cpu_capacity", "cpufreq/cpuinfo_max_freq"):
+        sizes = {cpu: read_int(cpus / f"cpu{cpu}/{name}") for cpu in online}
+        known = {cpu: size for cpu, size in sizes.items() if size}
+        if len(known) == len(online):
+            line = max(known.values()) * _PERFORMANCE_SHARE
+            return frozenset(cpu for cpu, size in known.items() if size >= line)
+    return online
+
+
+def _isa(blocks: list[dict[str, str]]) -> tuple[str, ...]:
+    """What every core can do: a program may be moved to any of them."""
+    per_core = [set((block.get("flags") or block.get("Features") or "").split()) for block in blocks]
+    common = set.intersection(*per_core) if per_core else set()
+    return tuple(dict.fromkeys(name for flag, name in _ISA.items() if flag in common))
+
+
+def _allowed(root: Path, online: frozenset[int]) -> tuple[int | None, list[str]]:
+    status = read_text(root / "proc/self/status") or ""
+    lines = [line.partition(":")[2] for line in status.splitlines() if line.startswith("Cpus_allowed_list:")]
+    affinity = parse_cpu_list(lines[0]) if lines else None
+    usable = len(affinity & online) if affinity and affinity & online else len(online)
+    quota = cgroups.allowed_cpus(root)
+    allowed = min(usable, quota) if quota is not None else usable
+    if allowed >= len(online):
+        return None, []
+    return allowed, [
+        f"This program may keep only {allowed} of the processor's {len(online)} threads busy "
+        f"({'its CPU quota' if allowed < usable else 'its CPU affinity'})."
+    ]
+
+
+def _from_windows() -> tuple[Cpu, tuple[str, ...]]:
+    cores = windows.processor_cores()
+    isa = windows.instruction_sets()
+    notes: tuple[str, ...] = ()
+    if "neon" not in isa:
+        notes = ("Windows does not tell programs about FMA, F16C, VNNI or AMX; the engine finds out itself.",)
+    return (
+        Cpu(
+            name=windows.processor_name(),
+            physical_cores=len(cores),
+            performance_cores=windows.performance_cores(cores),
+            logical_cores=sum(core.threads for core in cores),
+            isa=isa,
+        ),
+        notes,
+    )

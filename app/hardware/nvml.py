@@ -1,0 +1,131 @@
+"""NVIDIA's management library (NVML) behind a small protocol, so that tests can play a driver."""
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from app.hardware.cards import CardMemory, normal_pci_id
+from app.hardware.facts import Pcie
+from app.hardware.sources import NotSeenError
+
+
+@dataclass(frozen=True)
+class NvmlCard:
+    """A card by NVML's index; `pci_id` as in `Gpu.pci_id`."""
+
+    index: int
+    name: str
+    pci_id: str | None
+
+
+class Nvml(Protocol):
+    """The part of NVML that is used. Every method may raise `NotSeenError`, and may hang."""
+
+    def driver(self) -> str:
+        """The driver's version."""
+        ...
+
+    def cards(self) -> tuple[NvmlCard, ...]:
+        """Every card the driver sees."""
+        ...
+
+    def memory(self, card: NvmlCard) -> CardMemory:
+        """A card's memory now."""
+        ...
+
+    def link(self, card: NvmlCard) -> Pcie:
+        """A card's PCIe link."""
+        ...
+
+    def process_bytes(self, card: NvmlCard, pid: int) -> int:
+        """Memory that one process holds on a card."""
+        ...
+
+    def close(self) -> None:
+        """Give the library back."""
+        ...
+
+
+def open_nvml() -> Nvml:
+    """The installed driver's NVML.
+
+    Raises:
+        NotSeenError: there is no NVIDIA driver, or it refuses.
+    """
+    return _DriverNvml()
+
+
+class _DriverNvml:
+    """NVML through `pynvml`; its errors become `NotSeenError`."""
+
+    def __init__(self) -> None:
+        # Imported late: it is large, and a command that asks no driver need not pay for it.
+        import pynvml  # noqa: PLC0415
+
+        self._pynvml = pynvml
+        self._call("nvmlInit")
+        self._handles: dict[int, Any] = {}
+
+    def driver(self) -> str:
+        return _text(self._call("nvmlSystemGetDriverVersion"))
+
+    def cards(self) -> tuple[NvmlCard, ...]:
+        found = []
+        for index in range(self._call("nvmlDeviceGetCount")):
+            handle = self._handles[index] = self._call("nvmlDeviceGetHandleByIndex", index)
+            found.append(
+                NvmlCard(
+                    index=index,
+                    name=_text(self._call("nvmlDeviceGetName", handle)),
+                    pci_id=normal_pci_id(_text(self._call("nvmlDeviceGetPciInfo", handle).busId)),
+                )
+            )
+        return tuple(found)
+
+    def memory(self, card: NvmlCard) -> CardMemory:
+        memory = self._call("nvmlDeviceGetMemoryInfo", self._handles[card.index])
+        return CardMemory(used_bytes=memory.used, total_bytes=memory.total)
+
+    def link(self, card: NvmlCard) -> Pcie:
+        handle = self._handles[card.index]
+        return Pcie(
+            generation=self._call("nvmlDeviceGetCurrPcieLinkGeneration", handle),
+            lanes=self._call("nvmlDeviceGetCurrPcieLinkWidth", handle),
+            max_generation=self._call("nvmlDeviceGetMaxPcieLinkGeneration", handle),
+            max_lanes=self._call("nvmlDeviceGetMaxPcieLinkWidth", handle),
+        )
+
+    def process_bytes(self, card: NvmlCard, pid: int) -> int:
+        handle = self._handles[card.index]
+        listed, refusals = [], []
+        # A program that computes and draws is in both lists, each time with all it holds.
+        for kind in ("Compute", "Graphics"):
+            try:
+                processes = self._call(f"nvmlDeviceGet{kind}RunningProcesses", handle)
+            except NotSeenError as error:
+                refusals.append(error)  # cards without graphics refuse one of the two
+                continue
+            listed += [process.usedGpuMemory for process in processes if process.pid == pid]
+        if len(refusals) == 2:
+            raise refusals[0]
+        if not listed:
+            raise NotSeenError("The NVIDIA driver lists no memory of the engine on this card.")
+        known = [size for size in listed if size is not None]
+        if not known:
+            raise NotSeenError("The NVIDIA driver does not tell memory by program on this system.")
+        return int(max(known))
+
+    def close(self) -> None:
+        self._call("nvmlShutdown")
+
+    def _call(self, function: str, *arguments: Any) -> Any:
+        try:
+            return getattr(self._pynvml, function)(*arguments)
+        except self._pynvml.NVMLError_LibraryNotFound as error:
+            raise NotSeenError("The NVIDIA driver's library (NVML) is not installed.") from error
+        except self._pynvml.NVMLError as error:
+            raise NotSeenError(f"The NVIDIA driver refused ({function}): {error}.") from error
+
+
+def _text(value: str | bytes) -> str:
+    """Older releases of the binding give bytes."""
+    return value.decode(errors="replace") if isinstance(value, bytes) else value

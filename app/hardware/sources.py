@@ -1,0 +1,105 @@
+"""Sources of facts that may be missing, fail or hang, and how they are asked without harm."""
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class NotSeenError(Exception):
+    """A source has no answer; the text is a sentence for the user that says why."""
+
+
+class Source(Generic[T]):
+    """A source read on a daemon thread of its own, so that its hanging costs a bounded time.
+
+    `ask` starts a reading, `answer` collects it. A reading that came after `answer` gave up is given
+    to the next `answer` if it is still fresh. Used by one thread.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        read: Callable[[], T],
+        *,
+        finish: Callable[[], None] | None = None,
+        fresh_seconds: float = 1.0,
+    ) -> None:
+        """Start the thread.
+
+        Args:
+            name: What the source is called in sentences: "The NVIDIA driver".
+            read: Reads once; may raise `NotSeenError` or anything else, and may hang.
+            finish: Called on the thread when it ends.
+            fresh_seconds: How old a late reading may be when it is given.
+        """
+        self._name = name
+        self._read = read
+        self._finish = finish
+        self._fresh_seconds = fresh_seconds
+        self._questions: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        self._answers: queue.SimpleQueue[tuple[float, T | None, str]] = queue.SimpleQueue()
+        self._open_question = False
+        self._thread = threading.Thread(target=self._work, name=f"source: {name}", daemon=True)
+        self._thread.start()
+
+    def ask(self) -> None:
+        """Start a reading, unless one is running."""
+        if not self._open_question:
+            self._open_question = True
+            self._questions.put(True)
+
+    def answer(self, seconds: float) -> tuple[T | None, str]:
+        """Wait at most `seconds` for the reading asked for.
+
+        Returns:
+            The value and an empty text, or None and the sentence that says why.
+        """
+        end = time.monotonic() + seconds
+        while True:
+            self.ask()
+            try:
+                taken, value, why = self._answers.get(timeout=max(0.0, end - time.monotonic()))
+            except queue.Empty:
+                return None, f"{self._name} did not answer in time."
+            self._open_question = False
+            if time.monotonic() - taken <= self._fresh_seconds:
+                return value, why
+
+    def close(self, seconds: float = 0.0) -> bool:
+        """End the thread, waiting at most `seconds` for it.
+
+        Returns:
+            Whether it ended; one that hangs is left behind as a daemon and dies with the process.
+        """
+        self._questions.put(False)
+        self._thread.join(seconds)
+        return not self._thread.is_alive()
+
+    def _work(self) -> None:
+        while self._questions.get():
+            self._answers.put(self._reading())
+        if self._finish:
+            try:
+                self._finish()
+            except Exception:
+                # Nobody waits for it any more; the log is all there is to tell.
+                log.warning("%s could not be closed", self._name, exc_info=True)
+
+    def _reading(self) -> tuple[float, T | None, str]:
+        try:
+            value = self._read()
+        except NotSeenError as error:
+            return time.monotonic(), None, str(error)
+        except Exception as error:
+            # Drivers and virtual files fail in ways nobody lists; the failure becomes a fact.
+            log.warning("%s failed", self._name, exc_info=True)
+            why = f"{self._name} could not be read: {error or type(error).__name__}."
+            return time.monotonic(), None, why
+        return time.monotonic(), value, ""

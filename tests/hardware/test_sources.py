@@ -1,0 +1,104 @@
+"""A source that fails or hangs costs a bounded time and gives its reason."""
+
+import threading
+
+import pytest
+
+from app.hardware.sources import NotSeenError, Source
+
+
+@pytest.fixture
+def released():
+    """Lets every hanging source of a test go when the test ends."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+def test_a_source_gives_its_value_and_no_reason():
+    source = Source("It", lambda: 7)
+    assert source.answer(5) == (7, "")
+    assert source.close(5)
+
+
+def test_a_source_that_is_missing_gives_its_own_sentence():
+    def read():
+        raise NotSeenError("There is no such driver.")
+
+    source = Source("It", read)
+    assert source.answer(5) == (None, "There is no such driver.")
+    assert source.close(5)
+
+
+def test_a_source_that_breaks_gives_its_name_and_the_failure_and_can_be_asked_again(caplog):
+    answers = iter([ZeroDivisionError("by nothing"), 3])
+
+    def read():
+        value = next(answers)
+        if isinstance(value, Exception):
+            raise value
+        return value
+
+    source = Source("The thing", read)
+    assert source.answer(5) == (None, "The thing could not be read: by nothing.")
+    assert "The thing failed" in caplog.text
+    assert source.answer(5) == (3, "")
+    assert source.close(5)
+
+
+def test_a_hanging_source_gives_up_and_is_left_behind(released):
+    source = Source("The disk", released.wait)
+    assert source.answer(0.01) == (None, "The disk did not answer in time.")
+    assert not source.close(0.01)
+
+
+def test_a_hanging_source_is_not_asked_twice_at_once(released):
+    calls = []
+
+    def read():
+        calls.append(1)
+        released.wait()
+        return len(calls)
+
+    source = Source("It", read)
+    assert source.answer(0.01)[0] is None
+    assert source.answer(0.01)[0] is None
+    released.set()
+    assert source.answer(5) == (1, "")
+    assert source.close(5)
+    assert calls == [1]
+
+
+def test_a_late_answer_that_grew_stale_is_read_anew():
+    readings = iter(range(10))
+    first_read = threading.Event()
+
+    def read():
+        value = next(readings)
+        if value:
+            first_read.set()
+        return value
+
+    # Nothing is fresh enough: the source is asked again until the time is over.
+    source = Source("It", read, fresh_seconds=-1.0)
+    assert source.answer(0.02)[0] is None
+    assert first_read.wait(5)
+    assert source.close(5)
+
+
+def test_a_source_is_finished_on_its_own_thread():
+    threads = []
+    source = Source(
+        "It",
+        lambda: threads.append(threading.current_thread()),
+        finish=lambda: threads.append(threading.current_thread()),
+    )
+    source.answer(5)
+    assert source.close(5)
+    assert threads[0] is threads[1] is not threading.current_thread()
+
+
+def test_a_source_that_cannot_be_finished_still_ends_and_is_logged(caplog):
+    source = Source("The driver", lambda: 1, finish=lambda: 1 / 0)
+    assert source.close(5)
+    assert "The driver could not be closed" in caplog.text
