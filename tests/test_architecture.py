@@ -19,7 +19,17 @@ ALLOWED = {
     "engine.client": {"hardware", "placement"},
     "engine.protocol": {"hardware", "placement"},
     "ui": {"model", "hardware", "placement", "engine.client", "engine.protocol", "library", "chat", "advice"},
-    "cli": {"model", "hardware", "placement", "engine.client", "engine.protocol", "library", "chat", "advice", "terminal"},
+    "cli": {
+        "model",
+        "hardware",
+        "placement",
+        "engine.client",
+        "engine.protocol",
+        "library",
+        "chat",
+        "advice",
+        "terminal",
+    },
     "terminal": {"placement", "engine.client", "engine.protocol", "advice"},
     "advice": set(),
     "units": set(),
@@ -69,7 +79,7 @@ def test_a_module_imports_only_what_its_package_may(module, path):
             assert mine == "ui", f"{module} imports {name}: only ui imports Qt"
         if top == "llama_cpp":
             assert mine in {"engine", "engine.process"}, f"{module} imports {name}: only engine imports llama.cpp"
-        if top != "app" or not rest or rest == "engine" and mine == "engine":
+        if top != "app" or not rest or (rest == "engine" and mine == "engine"):
             continue
         target = owner(rest)
         same_package = target.split(".")[0] == mine.split(".")[0]

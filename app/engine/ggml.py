@@ -31,6 +31,20 @@ def library_folder() -> Path:
     return Path(llama_cpp.__file__).parent / "lib"
 
 
+class _DeviceProperties(ctypes.Structure):
+    """`ggml_backend_dev_props` of backend API 2."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("description", ctypes.c_char_p),
+        ("memory_free", ctypes.c_size_t),
+        ("memory_total", ctypes.c_size_t),
+        ("type", ctypes.c_int),
+        ("device_id", ctypes.c_char_p),
+        ("capabilities", ctypes.c_bool * 5),
+    )
+
+
 class BufferTypeOverride(ctypes.Structure):
     """`llama_model_tensor_buft_override`: tensors matching the pattern go to the buffer type."""
 
@@ -60,12 +74,7 @@ class Ggml:
             (self._base, "ggml_backend_dev_name", text, [pointer]),
             (self._base, "ggml_backend_dev_description", text, [pointer]),
             (self._base, "ggml_backend_dev_type", ctypes.c_int, [pointer]),
-            (
-                self._base,
-                "ggml_backend_dev_memory",
-                None,
-                [pointer, ctypes.POINTER(size), ctypes.POINTER(size)],
-            ),
+            (self._base, "ggml_backend_dev_get_props", None, [pointer, ctypes.POINTER(_DeviceProperties)]),
             (self._base, "ggml_backend_dev_backend_reg", pointer, [pointer]),
             (self._base, "ggml_backend_dev_buffer_type", pointer, [pointer]),
             (self._base, "ggml_backend_reg_name", text, [pointer]),
@@ -117,8 +126,8 @@ class Ggml:
         for device in self.devices():
             if device.type not in (_TYPE_GPU, _TYPE_INTEGRATED):
                 continue
-            free, total = ctypes.c_size_t(), ctypes.c_size_t()
-            self._base.ggml_backend_dev_memory(device.handle, ctypes.byref(free), ctypes.byref(total))
+            properties = _DeviceProperties()
+            self._base.ggml_backend_dev_get_props(device.handle, ctypes.byref(properties))
             software = any(name in device.description.lower() for name in _SOFTWARE_DRIVERS)
             integrated = GpuKind.INTEGRATED if device.type == _TYPE_INTEGRATED else GpuKind.DISCRETE
             found.append(
@@ -127,8 +136,9 @@ class Ggml:
                     backend=device.backend,
                     device=device.name,
                     kind=GpuKind.SOFTWARE if software else integrated,
-                    total_bytes=total.value,
-                    free_bytes=free.value,
+                    total_bytes=properties.memory_total,
+                    free_bytes=properties.memory_free,
+                    pci_id=properties.device_id.decode() if properties.device_id else None,
                 )
             )
         return tuple(found)

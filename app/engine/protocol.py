@@ -219,17 +219,7 @@ class LogLine(Event, frozen=True, kw_only=True, tag="log"):
 
 
 AnyEvent = (
-    Ready
-    | Devices
-    | LoadProgress
-    | Loaded
-    | Unloaded
-    | PromptProgress
-    | Token
-    | Finished
-    | Routing
-    | Failed
-    | LogLine
+    Ready | Devices | LoadProgress | Loaded | Unloaded | PromptProgress | Token | Finished | Routing | Failed | LogLine
 )
 
 _encoder = msgspec.json.Encoder()

@@ -18,3 +18,25 @@ def software_gpu() -> str:
     if "Vulkan0" not in done.stdout:
         pytest.skip("no software Vulkan device: the driver or the engine's Vulkan backend is missing")
     return "Vulkan0"
+
+
+@pytest.fixture(scope="session")
+def demo_model(tmp_path_factory):
+    """The demo model with its defaults."""
+    from app.errors import AppError
+    from app.library.demo import build_demo
+
+    path = tmp_path_factory.mktemp("demo") / "demo.gguf"
+    try:
+        build_demo(path)
+    except AppError as error:
+        pytest.skip(f"no demo model: {error.message}")
+    return path
+
+
+@pytest.fixture(scope="session")
+def dense_model():
+    """The dense model that the demo is made of."""
+    from app.library import demo_source
+
+    return demo_source.find_source()

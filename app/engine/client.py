@@ -1,0 +1,254 @@
+"""The application's side of the engine child: how to start it, read its lines, name its end.
+
+Imports no llama.cpp and no Qt. `EngineClient` runs the child with `subprocess` for the command line
+and tests; the window's `ui.engine.Engine` uses the same pieces over QProcess.
+"""
+
+import contextlib
+import itertools
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import msgspec
+
+from app.engine import protocol
+from app.errors import AppError, ErrorCode
+
+_E = TypeVar("_E", bound=protocol.Event)
+START_SECONDS = 60.0
+
+
+def engine_command() -> list[str]:
+    """The argument vector that starts the engine child of this very installation."""
+    if getattr(sys, "frozen", False):
+        return [sys.executable, "--engine"]
+    return [sys.executable, "-m", "app", "--engine"]
+
+
+@dataclass(frozen=True)
+class ProcessOutcome:
+    """How the engine child ended, with the words for it."""
+
+    exit_status: int
+    expected: bool
+
+    @property
+    def killed_by(self) -> str:
+        """The signal's name, or empty."""
+        if self.exit_status >= 0 or sys.platform == "win32":
+            return ""
+        with contextlib.suppress(ValueError):
+            return signal.Signals(-self.exit_status).name
+        return f"signal {-self.exit_status}"
+
+    def error(self) -> AppError:
+        """The typed error for an end nobody asked for."""
+        if self.killed_by == "SIGKILL":
+            return AppError(
+                ErrorCode.ENGINE_CRASHED,
+                "The engine was killed (SIGKILL); often the system does this when memory runs out.",
+            )
+        how = f"by {self.killed_by}" if self.killed_by else f"with status {self.exit_status}"
+        return AppError(ErrorCode.ENGINE_CRASHED, f"The engine ended unexpectedly, {how}.")
+
+
+class EventLines:
+    """Splits the child's output into events; `feed` takes bytes as they come."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, data: bytes) -> Iterator[protocol.AnyEvent]:
+        """Yield every event completed by `data`.
+
+        Raises:
+            AppError: engine_protocol, the child wrote something that is no event.
+        """
+        lines = (self._rest + data).split(b"\n")
+        self._rest = lines.pop()
+        if len(self._rest) > protocol.MAX_LINE_BYTES:
+            raise AppError(ErrorCode.ENGINE_PROTOCOL, "The engine wrote a line without an end.")
+        for line in lines:
+            try:
+                event = protocol.decode_event(line)
+            except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+                raise AppError(
+                    ErrorCode.ENGINE_PROTOCOL,
+                    "The engine wrote a line that is not a message.",
+                    f"{error}: {line[:200]!r}",
+                ) from error
+            check_version(event)
+            yield event
+
+
+def check_version(event: protocol.AnyEvent) -> None:
+    """Refuse a child of another protocol version.
+
+    Raises:
+        AppError: engine_protocol.
+    """
+    if isinstance(event, protocol.Ready) and event.protocol != protocol.PROTOCOL_VERSION:
+        raise AppError(
+            ErrorCode.ENGINE_PROTOCOL,
+            f"The engine speaks protocol {event.protocol}, this app {protocol.PROTOCOL_VERSION}.",
+        )
+
+
+def error_of(failed: protocol.Failed) -> AppError:
+    """The typed error a `Failed` event carries."""
+    try:
+        code = ErrorCode(failed.code)
+    except ValueError:
+        code = ErrorCode.ENGINE_FAILED
+    return AppError(code, failed.message, failed.detail)
+
+
+class EngineClient:
+    """The engine child over `subprocess`; one user thread calls `request` and gets events in order.
+
+    Use as a context manager: leaving it closes the child's input, on which the child ends itself.
+
+    Raises:
+        AppError: engine_missing when the child cannot be started, engine_crashed when it dies.
+    """
+
+    def __init__(
+        self, command: list[str] | None = None, on_log: Callable[[protocol.LogLine], None] | None = None
+    ) -> None:
+        self._ids = itertools.count(1)
+        self._events: queue.Queue[protocol.AnyEvent | AppError | None] = queue.Queue()
+        self._on_log = on_log
+        self._write_lock = threading.Lock()
+        self._closing = False
+        try:
+            self._process = subprocess.Popen(
+                command or engine_command(),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                bufsize=0,
+                creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
+                env=child_environment(),
+            )
+        except OSError as error:
+            raise AppError(ErrorCode.ENGINE_MISSING, f"The engine cannot be started: {error}") from error
+        self._reader = threading.Thread(target=self._read, name="engine-reader", daemon=True)
+        self._reader.start()
+        try:
+            self._next(protocol.Ready, 0, START_SECONDS)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def pid(self) -> int:
+        """Process id of the child."""
+        return self._process.pid
+
+    def __enter__(self) -> "EngineClient":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the child: close its input, wait, and kill it only if it does not go."""
+        self._closing = True
+        with contextlib.suppress(OSError):
+            if self._process.stdin:
+                self._process.stdin.close()
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._reader.join()
+        if self._process.stdout:
+            self._process.stdout.close()
+
+    def send(self, request_type: type[protocol.Request], **fields: Any) -> int:
+        """Write a request and return its id.
+
+        Raises:
+            AppError: engine_crashed, the child is gone.
+        """
+        request = request_type(id=next(self._ids), **fields)
+        try:
+            with self._write_lock:
+                assert self._process.stdin
+                self._process.stdin.write(protocol.encode(request))
+        except (OSError, ValueError) as error:
+            raise ProcessOutcome(self._process.wait(), expected=False).error() from error
+        return request.id
+
+    def events(self, request_id: int, last: type[_E]) -> Iterator[protocol.AnyEvent]:
+        """Yield the events of one request up to and including the one of type `last`.
+
+        Raises:
+            AppError: what a `Failed` event carries, or engine_crashed.
+        """
+        while True:
+            event = self._take(None)
+            if event.id != request_id:
+                continue
+            if isinstance(event, protocol.Failed):
+                raise error_of(event)
+            yield event
+            if isinstance(event, last):
+                return
+
+    def request(self, request_type: type[protocol.Request], last: type[_E], **fields: Any) -> _E:
+        """Send a request and return its closing event, dropping those before it."""
+        for event in self.events(self.send(request_type, **fields), last):
+            if isinstance(event, last):
+                return event
+        raise AssertionError("unreachable: events ends with its last event or raises")
+
+    def _next(self, event_type: type[_E], request_id: int, timeout: float) -> _E:
+        while True:
+            event = self._take(timeout)
+            if isinstance(event, event_type) and event.id == request_id:
+                return event
+
+    def _take(self, timeout: float | None) -> protocol.AnyEvent:
+        try:
+            item = self._events.get(timeout=timeout)
+        except queue.Empty:
+            raise AppError(ErrorCode.ENGINE_FAILED, "The engine did not answer in time.") from None
+        if item is None:
+            self._events.put(None)
+            raise ProcessOutcome(self._process.wait(), expected=self._closing).error()
+        if isinstance(item, AppError):
+            raise item
+        return item
+
+    def _read(self) -> None:
+        lines = EventLines()
+        assert self._process.stdout
+        try:
+            while data := os.read(self._process.stdout.fileno(), 65536):
+                for event in lines.feed(data):
+                    if isinstance(event, protocol.LogLine):
+                        if self._on_log:
+                            self._on_log(event)
+                    else:
+                        self._events.put(event)
+        except AppError as error:
+            self._events.put(error)
+        except OSError:
+            pass
+        self._events.put(None)
+
+
+def child_environment() -> dict[str, str]:
+    """The child's environment: UTF-8 everywhere, this package importable from any working folder."""
+    environment = dict(os.environ, PYTHONUTF8="1", PYTHONUNBUFFERED="1")
+    environment.pop("PYTHONSTARTUP", None)
+    return environment

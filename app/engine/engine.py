@@ -1,0 +1,149 @@
+"""The engine within the child: llama.cpp with its backends and the expert device, and one model at a time."""
+
+import logging
+import threading
+from collections.abc import Callable
+
+import llama_cpp
+from llama_cpp import llama_cpp as llama
+
+from app.engine import loading, protocol
+from app.engine.cache import ExpertDevice
+from app.engine.ggml import Ggml
+from app.engine.logs import LogTap
+from app.engine.session import Session
+from app.errors import AppError, ErrorCode
+from app.hardware.facts import EngineBuild, Gpu
+
+log = logging.getLogger(__name__)
+
+Routings = dict[int, tuple[int, ...]]
+
+
+class Engine:
+    """llama.cpp, initialised once a process; loads, answers and frees on one thread.
+
+    `abort` and `routing` may be called from another thread while the lock given to `load` is held.
+    """
+
+    def __init__(self, *, stock: bool, on_log: Callable[[int, str], None]) -> None:
+        self._on_log = on_log
+        self._tap = LogTap(on_log)
+        self._ggml = Ggml()
+        self._notes: list[str] = []
+        self._tap.on_line = self._note
+        self._ggml.load_backends()
+        self._tap.on_line = None
+        self._device, self._device_reason = self._expert_device(stock)
+        llama.llama_backend_init()
+        self._session: Session | None = None
+
+    def _expert_device(self, stock: bool) -> tuple[ExpertDevice | None, str]:
+        if stock:
+            return None, "The engine was started without it, for comparison."
+        try:
+            return ExpertDevice(), ""
+        except AppError as error:
+            self._on_log(logging.ERROR, f"{error.message} {error.detail}".strip())
+            return None, error.message
+
+    def _note(self, level: int, line: str) -> None:
+        """Keep what a backend says it cannot see or load."""
+        words = line.lower()
+        if level >= logging.WARNING or "no devices found" in words or "failed" in words:
+            self._notes.append(line)
+
+    def devices(self) -> tuple[tuple[Gpu, ...], EngineBuild]:
+        """The GPUs now, and what the engine was built from."""
+        backends = self._ggml.backends()
+        computing = tuple(name for name in backends if name != "EXPERTS")
+        return self._ggml.gpus(), EngineBuild(
+            llama_cpp_python=llama_cpp.__version__,
+            ggml=self._ggml.version,
+            build=" + ".join(sorted(computing)),
+            backends=computing,
+            expert_device=self._device.built_for if self._device else f"not used: {self._device_reason}",
+            notes=tuple(self._notes),
+        )
+
+    def load(
+        self,
+        request: protocol.Load,
+        emit: Callable[[protocol.Event], None],
+        stopped: Callable[[], bool],
+        lock: threading.Lock,
+    ) -> protocol.Loaded:
+        """Free the loaded model and load another.
+
+        Raises:
+            AppError: as `loading.load` and `Session` do; nothing is loaded then.
+        """
+        self.unload(lock)
+        last_percent = -1
+
+        def progress(fraction: float) -> bool:
+            nonlocal last_percent
+            percent = int(fraction * 100)
+            if percent != last_percent:
+                last_percent = percent
+                emit(protocol.LoadProgress(id=request.id, fraction=fraction))
+            return not stopped()
+
+        loaded = loading.load(request.plan, self._ggml, self._device, self._device_reason, self._tap, progress)
+        try:
+            session = Session(loaded)
+        except AppError:
+            loaded.close()
+            raise
+        if session.prompter.fallback:
+            self._on_log(logging.WARNING, session.prompter.fallback)
+        with lock:
+            self._session = session
+        report = loaded.report
+        return protocol.Loaded(
+            id=request.id,
+            seconds=report.seconds,
+            n_ctx=report.n_ctx,
+            buffers=report.buffers,
+            expert_layers=report.expert_layers,
+            differences=report.differences,
+            expert_device=report.expert_device,
+            reason=report.reason,
+        )
+
+    def generate(
+        self,
+        request: protocol.Generate,
+        emit: Callable[[protocol.Event], None],
+        stopped: Callable[[], bool],
+    ) -> protocol.Finished:
+        """Answer with the loaded model.
+
+        Raises:
+            AppError: engine_failed without a model, and as `Session.generate` does.
+        """
+        if self._session is None:
+            raise AppError(ErrorCode.ENGINE_FAILED, "No model is loaded.")
+        return self._session.generate(request, emit, stopped)
+
+    def unload(self, lock: threading.Lock) -> None:
+        """Free the model, if any; the lock keeps `routing` and `abort` out meanwhile."""
+        with lock:
+            session, self._session = self._session, None
+            if session is not None:
+                session.loaded.close()
+
+    def close(self) -> None:
+        """Free everything."""
+        if self._session is not None:
+            self._session.loaded.close()
+            self._session = None
+
+    def abort(self) -> None:
+        """End the running decode early; it returns as stopped."""
+        if self._session is not None:
+            self._session.loaded.abort.value = 1
+
+    def routing(self) -> tuple[Routings, Routings]:
+        """Routings of (decode, prompt) since the load; empty without a model."""
+        return self._session.routing() if self._session is not None else ({}, {})

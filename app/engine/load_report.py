@@ -1,0 +1,111 @@
+"""Reads what llama.cpp says while it loads: buffers by device, each layer's place, and why a load failed.
+
+The lines' forms are those of the pinned engine; `tests/engine` loads real models to notice a change.
+"""
+
+import re
+
+from app.engine.protocol import BufferReport
+from app.errors import AppError, ErrorCode
+from app.placement.plan import CPU_LANE
+
+_BUFFER = re.compile(
+    r"^\w+:\s+(?P<name>\S+)\s+(?P<part>model|KV|RS|output|compute) buffer size =\s*(?P<mib>[\d.]+) MiB"
+)
+_ASSIGNED = re.compile(r"^load_tensors: layer\s+(?P<layer>\d+) assigned to device (?P<device>\S+?),")
+_OVERRIDDEN = re.compile(r"^tensor blk\.(?P<layer>\d+)\.ffn_\w*exps\S* .* buffer type overridden to (?P<name>\S+)")
+_PARTS = {"model": "weights", "KV": "kv", "RS": "kv", "output": "output", "compute": "compute"}
+_MIB = 1024 * 1024
+
+# Where a load fails, llama.cpp says why in its log only.
+_REASONS: tuple[tuple[re.Pattern[str], ErrorCode, str], ...] = (
+    (
+        re.compile(r"unknown model architecture: '(?P<what>[^']*)'"),
+        ErrorCode.ARCHITECTURE_UNKNOWN,
+        "The engine does not know the architecture '{what}'.",
+    ),
+    (
+        re.compile(
+            r"unable to allocate (?P<what>\S+)|failed to allocate (?P<what2>.*buffer)|out of (device )?memory"
+            r"|OutOfDeviceMemory|OutOfHostMemory|cannot allocate memory|std::bad_alloc",
+            re.IGNORECASE,
+        ),
+        ErrorCode.OUT_OF_MEMORY,
+        "Memory ran out while loading.",
+    ),
+    (
+        re.compile(r"not within the file bounds|corrupted|failed to read|invalid magic|tensor .* duplicated"),
+        ErrorCode.MODEL_DAMAGED,
+        "The model file is damaged or incomplete.",
+    ),
+    (
+        re.compile(
+            r"(?P<what>missing tensor '[^']*'|key not found in model: \S+|wrong shape|error loading model \w+:.*"
+            r"|unknown pre-tokenizer type: '[^']*'|unsupported .*)"
+        ),
+        ErrorCode.MODEL_UNSUPPORTED,
+        "The engine cannot use this model: {what}.",
+    ),
+)
+
+
+def device_of_buffer(name: str) -> str:
+    """The device whose memory a ggml buffer takes: "CPU" for every kind of host buffer."""
+    if name == "EXPERTS" or name.startswith("CPU") or name.endswith("_Host"):
+        return CPU_LANE
+    return name
+
+
+class LoadReport:
+    """Collects llama.cpp's lines of one load; feed it every line, then read the facts."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self._buffers: dict[tuple[str, str], float] = {}
+        self._assigned: dict[int, str] = {}
+        self._overridden: dict[int, str] = {}
+
+    def feed(self, line: str) -> None:
+        """Take one line of the log."""
+        self.lines.append(line)
+        if found := _BUFFER.match(line):
+            self._add_buffer(found["name"], found["part"], float(found["mib"]))
+        elif found := _ASSIGNED.match(line):
+            self._assigned[int(found["layer"])] = found["device"]
+        elif found := _OVERRIDDEN.match(line):
+            self._overridden[int(found["layer"])] = device_of_buffer(found["name"])
+
+    def _add_buffer(self, name: str, part: str, mib: float) -> None:
+        mapped = name == "EXPERTS" or name.endswith("_Mapped")
+        key = (device_of_buffer(name), "mapped" if mapped and part == "model" else _PARTS[part])
+        if part == "compute":
+            # Reported again after every reservation: the last one stands. Host buffers are several.
+            key = (name, part)
+            self._buffers[key] = mib
+        else:
+            self._buffers[key] = self._buffers.get(key, 0.0) + mib
+
+    def buffers(self) -> tuple[BufferReport, ...]:
+        """What llama.cpp allocated, by device and part, in its own resolution of 0.01 MiB."""
+        sums: dict[tuple[str, str], float] = {}
+        for (name, part), mib in self._buffers.items():
+            key = (device_of_buffer(name), part)
+            sums[key] = sums.get(key, 0.0) + mib
+        return tuple(
+            BufferReport(device=device, part=part, bytes=round(mib * _MIB))
+            for (device, part), mib in sorted(sums.items())
+            if mib > 0
+        )
+
+    def lane(self, layer: int) -> str | None:
+        """The device that holds the expert tensors of `layer`, or None when the log does not say."""
+        return self._overridden.get(layer) or self._assigned.get(layer)
+
+    def error(self, what: str) -> AppError:
+        """The typed error for a load that failed; `what` says what was being done."""
+        detail = "\n".join(self.lines[-12:])
+        for line in reversed(self.lines):
+            for pattern, code, words in _REASONS:
+                if found := pattern.search(line):
+                    return AppError(code, words.format(**{"what": "", **found.groupdict()}), detail)
+        return AppError(ErrorCode.ENGINE_FAILED, f"{what} failed.", detail)

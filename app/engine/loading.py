@@ -1,0 +1,223 @@
+"""Loads a model and its context as a plan says, and compares what was loaded with the plan."""
+
+import ctypes
+import itertools
+import logging
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from llama_cpp import llama_cpp as llama
+
+from app.engine.cache import ExpertDevice, Phase
+from app.engine.ggml import BufferTypeOverride, Ggml
+from app.engine.load_report import LoadReport
+from app.engine.logs import LogTap
+from app.engine.protocol import BufferReport, Loaded
+from app.errors import AppError, ErrorCode
+from app.model import ModelFacts, read_facts
+from app.placement import comparison, overrides
+from app.placement.plan import CPU_LANE, Plan
+
+log = logging.getLogger(__name__)
+
+_GGML_TYPES = {"f16": 1, "q8_0": 8, "q4_0": 2}
+_LOAD_MODE_MMAP = 1
+_SPLIT_NONE, _SPLIT_LAYER = 0, 1
+_FLASH_AUTO, _FLASH_ENABLED = -1, 1
+_tags = itertools.count(1)
+
+
+class LoadedModel:
+    """A llama.cpp model with one context; owns both. Make it with `load`.
+
+    Attributes:
+        plan: The plan it was loaded by.
+        facts: What the file says.
+        report: What was really loaded.
+        abort: Set its value to 1 to end the running decode early, from any thread.
+        device_context: The expert device's id for the context, 0 when the device takes no part.
+    """
+
+    def __init__(self, plan: Plan, facts: ModelFacts, device: ExpertDevice | None) -> None:
+        self.plan = plan
+        self.facts = facts
+        self.device = device
+        self.abort = ctypes.c_int32(0)
+        self.device_context = 0
+        self.model: int | None = None
+        self.context: int | None = None
+        self.report: Loaded
+        self.keep_alive: list[object] = []  # what llama.cpp keeps pointers to
+
+    @property
+    def vocab(self) -> int:
+        """The vocabulary's handle."""
+        return llama.llama_model_get_vocab(self.model)  # type: ignore[no-any-return]
+
+    def set_phase(self, phase: Phase) -> None:
+        """Say whether the next decodes are prompt or answer, for the routing counts."""
+        if self.device is not None and self.device_context:
+            self.device.set_phase(self.device_context, phase)
+
+    def close(self) -> None:
+        """Free context and model; safe to call twice."""
+        self.device_context = 0
+        if self.context is not None:
+            llama.llama_free(self.context)
+            self.context = None
+        if self.model is not None:
+            llama.llama_model_free(self.model)
+            self.model = None
+
+
+def load(
+    plan: Plan,
+    ggml: Ggml,
+    device: ExpertDevice | None,
+    device_reason: str,
+    tap: LogTap,
+    on_progress: Callable[[float], bool],
+) -> LoadedModel:
+    """Load what `plan` says. `on_progress` gets the fraction read; returning False cancels.
+
+    Raises:
+        AppError: cancelled, or the reason llama.cpp's log gives: file, architecture, memory, device.
+    """
+    started = time.monotonic()
+    facts = read_facts(Path(plan.model_files[0]))
+    loaded = LoadedModel(plan, facts, device)
+    report = LoadReport()
+    tag = next(_tags)
+    cancelled = False
+
+    def progress(fraction: float, _data: object) -> bool:
+        nonlocal cancelled
+        cancelled = cancelled or not on_progress(fraction)
+        return not cancelled
+
+    tap.on_line = lambda _level, line: report.feed(line)
+    try:
+        if device is not None:
+            device.set_model_tag(tag)
+        model_parameters = _model_parameters(plan, ggml, loaded)
+        callback = llama.llama_progress_callback(progress)
+        model_parameters.progress_callback = callback
+        path = os.fsencode(plan.model_files[0]) if os.name != "nt" else plan.model_files[0].encode()
+        loaded.model = llama.llama_model_load_from_file(path, model_parameters)
+        if loaded.model is None:
+            if cancelled:
+                raise AppError(ErrorCode.CANCELLED, "Loading was cancelled.")
+            raise report.error("Loading the model")
+        before = device.last_context() if device else 0
+        loaded.context = llama.llama_init_from_model(loaded.model, _context_parameters(plan, loaded))
+        if loaded.context is None:
+            raise report.error("Creating the context")
+        if device is not None and (made := device.last_context()) != before:
+            loaded.device_context = made
+        _warm_up(loaded, report)
+        loaded.report = _loaded_report(loaded, report, tag, device_reason, time.monotonic() - started)
+        if not on_progress(1.0):
+            raise AppError(ErrorCode.CANCELLED, "Loading was cancelled.")
+    except BaseException:
+        loaded.close()
+        raise
+    finally:
+        tap.on_line = None
+    return loaded
+
+
+def _model_parameters(plan: Plan, ggml: Ggml, loaded: LoadedModel) -> llama.llama_model_params:
+    devices = {device.name: device for device in ggml.devices()}
+    arguments = overrides.load_arguments(plan)
+    missing = [name for name in arguments.devices if name not in devices]
+    if missing:
+        raise AppError(
+            ErrorCode.DEVICE_MISSING,
+            f"The device {missing[0]} is not there now; there are: {', '.join(devices) or 'none'}.",
+        )
+    parameters = llama.llama_model_default_params()
+    handles = [devices[name].handle for name in arguments.devices]
+    device_array = (ctypes.c_void_p * (len(handles) + 1))(*handles, None)
+    parameters.devices = ctypes.cast(device_array, ctypes.c_void_p)
+    override_array = (BufferTypeOverride * (len(arguments.overrides) + 1))()
+    for entry, (pattern, lane) in zip(override_array, arguments.overrides, strict=False):
+        entry.pattern = pattern.encode()
+        entry.buffer_type = ggml.buffer_type(devices[lane])
+    parameters.tensor_buft_overrides = ctypes.cast(override_array, ctypes.c_void_p)
+    parameters.n_gpu_layers = arguments.n_gpu_layers
+    parameters.load_mode = _LOAD_MODE_MMAP
+    if len(handles) > 1:
+        # Further GPUs hold experts only: attention, KV cache and output stay on the first.
+        split = (ctypes.c_float * llama.llama_max_devices())()
+        split[0] = 1.0
+        parameters.split_mode = _SPLIT_LAYER
+        parameters.tensor_split = split
+        loaded.keep_alive.append(split)
+    else:
+        parameters.split_mode = _SPLIT_NONE if handles else _SPLIT_LAYER
+        parameters.main_gpu = 0
+    loaded.keep_alive += [device_array, override_array]
+    return parameters
+
+
+def _context_parameters(plan: Plan, loaded: LoadedModel) -> llama.llama_context_params:
+    parameters = llama.llama_context_default_params()
+    parameters.n_ctx = plan.n_ctx
+    parameters.n_batch = plan.n_batch
+    parameters.n_ubatch = plan.n_ubatch
+    parameters.n_threads = plan.threads
+    parameters.n_threads_batch = plan.threads_batch
+    parameters.type_k = parameters.type_v = _GGML_TYPES[plan.kv_type]
+    parameters.flash_attn_type = _FLASH_AUTO if plan.kv_type == "f16" else _FLASH_ENABLED
+    parameters.offload_kqv = plan.gpu is not None
+    parameters.no_perf = True
+    parameters.swa_full = False  # its default gives sliding-window layers a full-length cache
+    if loaded.device is not None:
+        # A compiled callback: it is called for every node and must not take Python's lock.
+        callback = ctypes.cast(loaded.device.abort_when_set, llama.ggml_abort_callback)
+        parameters.abort_callback = callback
+        parameters.abort_callback_data = ctypes.cast(ctypes.pointer(loaded.abort), ctypes.c_void_p)
+        loaded.keep_alive.append(callback)
+    return parameters
+
+
+def _warm_up(loaded: LoadedModel, report: LoadReport) -> None:
+    """Compute one token, so that a device that cannot compute fails here and not in an answer."""
+    loaded.set_phase(Phase.IGNORE)
+    token = llama.llama_vocab_bos(loaded.vocab)
+    tokens = (llama.llama_token * 1)(token if token >= 0 else 0)
+    if llama.llama_decode(loaded.context, llama.llama_batch_get_one(tokens, 1)) != 0:
+        raise report.error("Computing the first token")
+    llama.llama_memory_clear(llama.llama_get_memory(loaded.context), True)
+
+
+def _loaded_report(loaded: LoadedModel, report: LoadReport, tag: int, device_reason: str, seconds: float) -> Loaded:
+    plan, facts, device = loaded.plan, loaded.facts, loaded.device
+    lanes = {layer: lane for layer in facts.moe_layers if (lane := report.lane(layer)) is not None}
+    cpu_layers = {layer for layer, lane in lanes.items() if lane == CPU_LANE}
+    owned = device.owned_layers(tag) if device else frozenset()
+    reason = device_reason
+    if not facts.moe_layers:
+        reason = "The model has no experts."
+    elif device and not cpu_layers:
+        reason = "No layer's experts are on the CPU, so there is nothing for it to compute."
+    elif device and not cpu_layers <= owned:
+        reason = f"llama.cpp kept {len(cpu_layers - owned)} of {len(cpu_layers)} layers from it."
+    buffers = list(report.buffers())
+    if device and owned:
+        buffers.append(BufferReport(device=CPU_LANE, part="experts", bytes=device.owned_bytes(tag)))
+    n_ctx = int(llama.llama_n_ctx(loaded.context))
+    found = list(comparison.differences(plan, lanes, tuple(buffers)))
+    if n_ctx != plan.n_ctx:
+        found.append(f"The context holds {n_ctx} tokens; the plan said {plan.n_ctx}.")
+    return Loaded(
+        seconds=seconds,
+        n_ctx=n_ctx,
+        buffers=tuple(buffers),
+        expert_layers=lanes,
+        differences=tuple(found),
+        expert_device=bool(cpu_layers) and not reason,
+        reason=reason,
+    )

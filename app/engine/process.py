@@ -1,0 +1,221 @@
+"""The engine child's main: reads requests from standard input, answers with events on standard output.
+
+One worker computes, in the order of the requests; the reading thread answers at once what needs no
+computing (cancel, routing). The child ends when its input does.
+"""
+
+import contextlib
+import faulthandler
+import logging
+import logging.handlers
+import os
+import queue
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+import msgspec
+
+from app.engine import protocol
+from app.errors import AppError, ErrorCode
+from app.library import folders
+
+if TYPE_CHECKING:
+    from app.engine.engine import Engine
+
+log = logging.getLogger("app.engine")
+
+_LOG_BYTES = 2_000_000
+_NATIVE_OUTPUT = "engine-output.log"
+
+
+def main(arguments: list[str]) -> int:
+    """Run the child until its input ends. `--stock` leaves the expert device out, for comparison."""
+    # Ctrl-C in a terminal reaches every process of the group; only the parent decides what it means.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    output = _protect_output()
+    _set_up_logging()
+    events = EventWriter(output)
+    events.write(protocol.Ready(protocol=protocol.PROTOCOL_VERSION, pid=os.getpid()))
+    worker = Worker(events, stock="--stock" in arguments)
+    thread = threading.Thread(target=worker.run, name="engine-worker", daemon=True)
+    thread.start()
+    _read_requests(sys.stdin.buffer, events, worker)
+    worker.shut_down()
+    thread.join(timeout=5)
+    logging.shutdown()
+    # llama.cpp's own global destructors may wait for threads of a driver: nothing is left to save.
+    os._exit(0)
+
+
+def _protect_output() -> BinaryIO:
+    """Keep the real standard output for events; C code's printf goes to a file instead."""
+    output = os.fdopen(os.dup(1), "wb", buffering=0)
+    os.set_inheritable(output.fileno(), False)
+    try:
+        path = folders.ensure_folder(folders.log_folder()) / _NATIVE_OUTPUT
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    except (OSError, AppError):
+        descriptor = os.open(os.devnull, os.O_WRONLY)  # a full or read-only disk must not stop answers
+    os.dup2(descriptor, 1)
+    os.dup2(descriptor, 2)
+    sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - for the process's life
+    faulthandler.enable(file=2)
+    return output
+
+
+def _set_up_logging() -> None:
+    root = logging.getLogger()
+    root.setLevel(logging.INFO)
+    logging.getLogger("llama.cpp").setLevel(logging.DEBUG)
+    try:
+        path: Path = folders.ensure_folder(folders.log_folder()) / "engine.log"
+        handler: logging.Handler = logging.handlers.RotatingFileHandler(
+            path, maxBytes=_LOG_BYTES, backupCount=3, encoding="utf-8", delay=True
+        )
+    except (OSError, AppError):
+        handler = logging.StreamHandler(sys.stdout)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(process)d %(levelname)s %(name)s: %(message)s"))
+    root.addHandler(handler)
+
+
+class EventWriter:
+    """Writes events as lines; whole lines only, from any thread."""
+
+    def __init__(self, output: BinaryIO) -> None:
+        self._output = output
+        self._lock = threading.Lock()
+
+    def write(self, event: protocol.Event) -> None:
+        """Write one event; a reader that is gone ends the process with its input, not here."""
+        data = memoryview(protocol.encode(event))
+        with self._lock, contextlib.suppress(BrokenPipeError):
+            while data:
+                data = data[self._output.write(data) :]
+
+    def fail(self, request_id: int, error: AppError) -> None:
+        """Write the failure of a request."""
+        log.warning("request %d failed: %s: %s", request_id, error.code, error.message)
+        self.write(protocol.Failed(id=request_id, code=error.code, message=error.message, detail=error.detail))
+
+
+def _read_requests(source: BinaryIO, events: EventWriter, worker: "Worker") -> None:
+    for line in source:
+        try:
+            request = protocol.decode_request(line)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            events.fail(0, AppError(ErrorCode.ENGINE_PROTOCOL, "Not a request.", f"{error}: {line[:200]!r}"))
+            continue
+        if isinstance(request, protocol.Cancel):
+            worker.cancel(request.target)
+        elif isinstance(request, protocol.ReadRouting):
+            worker.answer_routing(request.id)
+        else:
+            worker.put(request)
+
+
+class Worker:
+    """The one queue of the engine: loads and answers in the order asked, on its own thread."""
+
+    def __init__(self, events: EventWriter, *, stock: bool) -> None:
+        self._events = events
+        self._stock = stock
+        self._queue: queue.Queue[protocol.AnyRequest | None] = queue.Queue()
+        self._lock = threading.Lock()
+        self._waiting: set[int] = set()
+        self._cancelled: set[int] = set()
+        self._running = 0
+        self._ending = False
+        self._engine: Engine | None = None
+
+    def put(self, request: protocol.AnyRequest) -> None:
+        """Queue a request."""
+        with self._lock:
+            self._waiting.add(request.id)
+        self._queue.put(request)
+
+    def cancel(self, target: int) -> None:
+        """Cancel a queued or running request; an unknown or finished one is left alone."""
+        with self._lock:
+            if target != self._running and target not in self._waiting:
+                return
+            self._cancelled.add(target)
+            if target == self._running and self._engine is not None:
+                self._engine.abort()
+
+    def shut_down(self) -> None:
+        """Abort what runs and end the thread."""
+        with self._lock:
+            self._ending = True
+            if self._engine is not None:
+                self._engine.abort()
+        self._queue.put(None)
+
+    def answer_routing(self, request_id: int) -> None:
+        """Write the routing counts at once, whatever the worker does."""
+        with self._lock:
+            engine = self._engine
+            try:
+                decode, prompt = engine.routing() if engine else ({}, {})
+            except AppError as error:
+                self._events.fail(request_id, error)
+                return
+        self._events.write(protocol.Routing(id=request_id, decode=decode, prompt=prompt))
+
+    def run(self) -> None:
+        """The thread's body."""
+        while (request := self._queue.get()) is not None:
+            with self._lock:
+                self._waiting.discard(request.id)
+                self._running = request.id
+            try:
+                if self._is_cancelled(request.id):
+                    raise AppError(ErrorCode.CANCELLED, "The request was cancelled before it began.")
+                self._handle(request)
+            except AppError as error:
+                self._events.fail(request.id, error)
+            except MemoryError as error:
+                self._events.fail(request.id, AppError(ErrorCode.OUT_OF_MEMORY, "Memory ran out.", repr(error)))
+            except Exception as error:  # a fault of ours must reach the user, not end the thread
+                log.exception("request %d", request.id)
+                self._events.fail(request.id, AppError(ErrorCode.ENGINE_FAILED, "The engine failed.", repr(error)))
+            with self._lock:
+                self._running = 0
+                self._cancelled.discard(request.id)
+        with self._lock:
+            engine, self._engine = self._engine, None
+        if engine is not None:
+            engine.close()
+
+    def _is_cancelled(self, request_id: int) -> bool:
+        with self._lock:
+            return self._ending or request_id in self._cancelled
+
+    def _handle(self, request: protocol.AnyRequest) -> None:
+        engine = self._started_engine()
+        stopped: Callable[[], bool] = lambda: self._is_cancelled(request.id)  # noqa: E731
+        if isinstance(request, protocol.ListDevices):
+            gpus, build = engine.devices()
+            self._events.write(protocol.Devices(id=request.id, gpus=gpus, build=build))
+        elif isinstance(request, protocol.Load):
+            self._events.write(engine.load(request, self._events.write, stopped, self._lock))
+        elif isinstance(request, protocol.Unload):
+            engine.unload(self._lock)
+            self._events.write(protocol.Unloaded(id=request.id))
+        elif isinstance(request, protocol.Generate):
+            self._events.write(engine.generate(request, self._events.write, stopped))
+
+    def _started_engine(self) -> "Engine":
+        if self._engine is None:
+            from app.engine.engine import Engine  # noqa: PLC0415 - llama.cpp loads on first use, off the reader
+
+            engine = Engine(stock=self._stock, on_log=self._log_line)
+            with self._lock:
+                self._engine = engine
+        return self._engine
+
+    def _log_line(self, level: int, text: str) -> None:
+        self._events.write(protocol.LogLine(level=logging.getLevelName(level).lower(), text=text))

@@ -1,0 +1,65 @@
+"""Which lane the experts of each layer get: whole layers, as memory allows."""
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from app.hardware.facts import Machine
+from app.model.facts import ModelFacts
+from app.placement.memory import expert_bytes, fits, predict, spare_bytes
+from app.placement.plan import CPU_LANE, DISK_LANE, Plan
+
+_OFF_GPU = (CPU_LANE, DISK_LANE)
+
+
+def gpu_lanes(plan: Plan) -> dict[int, str]:
+    """The layers whose experts are on a GPU, and on which."""
+    return {layer: lane for layer, lane in plan.expert_lanes.items() if lane not in _OFF_GPU}
+
+
+def with_gpu_lanes(plan: Plan, facts: ModelFacts, machine: Machine, on_gpu: Mapping[int, str]) -> Plan:
+    """`plan` with exactly the layers `on_gpu` on GPUs, the others on the CPU as far as main memory goes.
+
+    The last layers that main memory has no room for get the disk lane: they are read through the file
+    mapping. Memory is predicted anew; whether the GPUs' share fits is not looked at.
+    """
+    least = _with_lanes(plan, facts, machine, on_gpu)
+    rest = [layer for layer in facts.moe_layers if layer not in on_gpu]
+    on_cpu = _first_that_fit(facts, rest, spare_bytes(least, machine, CPU_LANE))
+    return _with_lanes(plan, facts, machine, {**dict(on_gpu), **dict.fromkeys(on_cpu, CPU_LANE)})
+
+
+def most_on_gpu(plan: Plan, facts: ModelFacts, machine: Machine, gpu: str) -> dict[int, str]:
+    """As many whole layers on `gpu` as fit beside the rest of `plan`, the first layers first.
+
+    Early layers are routed to almost uniformly, so that a cache of single experts gains least there:
+    what lies whole on a GPU is better an early layer than a late one. More free memory never gives fewer
+    bytes: of two memories the larger takes the first layer on which they decide differently.
+    """
+    layers = facts.moe_layers
+    everything = dict.fromkeys(layers, gpu)
+    if not fits(_with_lanes(plan, facts, machine, everything), machine):
+        # With one layer there the GPU has all it needs for experts besides their weights.
+        first = _with_lanes(plan, facts, machine, dict.fromkeys(layers[:1], gpu))
+        room = spare_bytes(first, machine, gpu) + expert_bytes(facts, layers[:1])
+        return dict.fromkeys(_first_that_fit(facts, layers, room), gpu)
+    return everything
+
+
+def _with_lanes(plan: Plan, facts: ModelFacts, machine: Machine, lanes: Mapping[int, str]) -> Plan:
+    """`plan` with these lanes, every other layer on the disk lane, and its memory."""
+    placed = msgspec.structs.replace(
+        plan, expert_lanes={layer: lanes.get(layer, DISK_LANE) for layer in facts.moe_layers}
+    )
+    return msgspec.structs.replace(placed, memory=predict(facts, machine, placed))
+
+
+def _first_that_fit(facts: ModelFacts, layers: Iterable[int], room: int) -> list[int]:
+    """The layers, in order, that fit into `room` bytes; one that is too large is passed over."""
+    fitting = []
+    for layer in layers:
+        size = expert_bytes(facts, (layer,))
+        if size <= room:
+            fitting.append(layer)
+            room -= size
+    return fitting

@@ -1,0 +1,175 @@
+"""The memory model: what a plan is predicted to take on each device, part by part, and whether that fits."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from app.hardware.facts import Gpu, GpuKind, Machine
+from app.model.facts import ModelFacts
+from app.placement.compute import compute_bytes
+from app.placement.kv_cache import kv_bytes
+from app.placement.plan import CPU_LANE, MemoryPart, Plan
+from app.units import format_bytes
+
+_MIB = 1024**2
+
+# What driver and backend take on a GPU before anything is loaded. CUDA: users report 300 to 500 MB.
+# Vulkan: an assumption; no kernels and no BLAS workspace are kept there, the backend's staging and
+# conversion buffers are. Backends not named are taken to need what CUDA does.
+_DRIVER_CONTEXT = {"CUDA": 400 * _MIB, "Vulkan": 256 * _MIB}
+_OTHER_DRIVER_CONTEXT = 400 * _MIB
+
+# Without a model the engine's process has 100 MiB of its own (measured on Linux: unique set size after
+# listing the devices); the rest is for vocabulary and chat template.
+_ENGINE_PROCESS = 160 * _MIB
+
+# What is left free, as a share of all memory between two bounds: other programs and the desktop take
+# memory while a model is loaded, and these predictions err. Users of 8 to 24 GB cards leave 0.5 to 1.2 GB.
+_GPU_MARGIN = (0.06, 256 * _MIB, 1024 * _MIB)
+_RAM_MARGIN = (0.05, 256 * _MIB, 2048 * _MIB)
+
+# How `EngineBuild.expert_device` begins where the engine runs without that device.
+_WITHOUT_EXPERT_DEVICE = "not used"
+
+
+class Shortfall(msgspec.Struct, frozen=True, kw_only=True):
+    """A device on which a plan is predicted not to fit.
+
+    Attributes:
+        device: A GPU's engine name, or "CPU" for main memory.
+        needed_bytes: Predicted bytes, margin included.
+        free_bytes: What is free there; 0 for a GPU that this machine does not have.
+    """
+
+    device: str
+    needed_bytes: int
+    free_bytes: int
+
+    @property
+    def lacking_bytes(self) -> int:
+        """How much too little is free."""
+        return self.needed_bytes - self.free_bytes
+
+    @property
+    def sentence(self) -> str:
+        """The shortfall with its figures."""
+        needed, free = format_bytes(self.needed_bytes), format_bytes(self.free_bytes)
+        if self.device == CPU_LANE:
+            return f"Main memory would need {needed} (predicted); {free} is available."
+        return f"{self.device} would need {needed} (predicted); {free} is free."
+
+
+def predict(facts: ModelFacts, machine: Machine, plan: Plan) -> tuple[MemoryPart, ...]:
+    """The memory `plan` is predicted to take, GPUs first; parts of no bytes are left out.
+
+    Weights, experts and KV cache follow from the model's tables; compute buffers, driver context and
+    margin are estimates. Layers in the disk lane take no memory: the system keeps what happens to fit.
+    """
+    gpus = {gpu.device: gpu for gpu in machine.gpus}
+    compute = compute_bytes(facts, plan, copies_weights=_copies_weights(machine))
+    parts: list[MemoryPart] = []
+    for device in (*plan.gpus, CPU_LANE):
+        on_cpu = device == CPU_LANE
+        attends = device == (plan.gpu or CPU_LANE)
+        sizes = {
+            "weights": _weight_bytes(facts, plan, device),
+            "experts": expert_bytes(facts, (layer for layer, lane in plan.expert_lanes.items() if lane == device)),
+            "kv": kv_bytes(facts, plan.n_ctx, plan.n_ubatch, plan.kv_type) if attends else 0,
+            "compute": compute[device],
+            "pool": 0 if on_cpu else plan.pool_bytes,
+            "context": _ENGINE_PROCESS if on_cpu else _driver_context(gpus.get(device)),
+            "margin": _share(machine.ram.total_bytes, *_RAM_MARGIN) if on_cpu else _gpu_margin(gpus.get(device)),
+        }
+        parts += [MemoryPart(device=device, part=part, bytes=size) for part, size in sizes.items() if size]
+    return tuple(parts)
+
+
+def expert_bytes(facts: ModelFacts, layers: Iterable[int]) -> int:
+    """Bytes of all experts of `layers`."""
+    return sum(facts.expert_bytes[layer] for layer in layers) * facts.expert_count
+
+
+def predicted_use(plan: Plan, device: str) -> int:
+    """Predicted bytes on `device` without the margin, which is left free: comparable with a measurement."""
+    return sum(part.bytes for part in plan.memory if part.device == device and part.part != "margin")
+
+
+def fits(plan: Plan, machine: Machine) -> tuple[Shortfall, ...]:
+    """Where `plan.memory` exceeds what `machine` has free, GPUs first; empty when all fits."""
+    free = {gpu.device: gpu.free_bytes for gpu in machine.gpus} | {CPU_LANE: machine.ram.available_bytes}
+    shortfalls = (
+        Shortfall(device=device, needed_bytes=needed_bytes(plan, machine, device), free_bytes=free.get(device, 0))
+        for device in (*plan.gpus, CPU_LANE)
+    )
+    return tuple(shortfall for shortfall in shortfalls if shortfall.lacking_bytes > 0)
+
+
+def spare_bytes(plan: Plan, machine: Machine, device: str) -> int:
+    """What `plan.memory` leaves free of `device`; negative where it does not fit.
+
+    For a GPU whose memory is main memory it is the lesser of what its driver and main memory leave.
+    """
+    if device == CPU_LANE:
+        return machine.ram.available_bytes - needed_bytes(plan, machine, CPU_LANE)
+    gpu = next((gpu for gpu in machine.gpus if gpu.device == device), None)
+    spare = (gpu.free_bytes if gpu else 0) - needed_bytes(plan, machine, device)
+    return min(spare, spare_bytes(plan, machine, CPU_LANE)) if gpu and uses_main_memory(gpu) else spare
+
+
+def needed_bytes(plan: Plan, machine: Machine, device: str) -> int:
+    """Predicted bytes that must be free on `device`, margin included.
+
+    Main memory must also hold what lies on GPUs that have no memory of their own.
+    """
+    needed = plan.bytes_on(device)
+    if device == CPU_LANE:
+        needed += sum(
+            predicted_use(plan, gpu.device) for gpu in machine.gpus if gpu.device in plan.gpus and uses_main_memory(gpu)
+        )
+    return needed
+
+
+def uses_main_memory(gpu: Gpu) -> bool:
+    """Whether what the GPU calls its memory is main memory."""
+    return gpu.kind in (GpuKind.INTEGRATED, GpuKind.SOFTWARE)
+
+
+def _weight_bytes(facts: ModelFacts, plan: Plan, device: str) -> int:
+    """Bytes of what is not a routed expert.
+
+    llama.cpp leaves the token embeddings on the CPU whatever is offloaded. Where they are the output
+    matrix too, the GPU gets a copy; of embeddings per layer, which the facts do not tell apart, too much
+    is counted then.
+    """
+    sizes = facts.bytes
+    layers = sum(facts.layer_bytes)
+    # Tensors outside the layers that are neither embeddings nor output, as far as they can be told
+    # from draft layers, which are not loaded.
+    outside = 0 if facts.draft_layers else sizes.total - sizes.experts - layers - sizes.embeddings - sizes.output
+    computed = layers + sizes.output + max(outside, 0)
+    if device == CPU_LANE:
+        return sizes.embeddings + (0 if plan.gpu else computed)
+    if device == plan.gpu:
+        return computed + (sizes.embeddings if facts.output_tied else 0)
+    return 0
+
+
+def _copies_weights(machine: Machine) -> bool:
+    return machine.engine is None or machine.engine.expert_device.startswith(_WITHOUT_EXPERT_DEVICE)
+
+
+def _driver_context(gpu: Gpu | None) -> int:
+    if gpu is None:
+        return _OTHER_DRIVER_CONTEXT
+    # A software driver's context is memory of the engine's process.
+    return 0 if gpu.kind is GpuKind.SOFTWARE else _DRIVER_CONTEXT.get(gpu.backend, _OTHER_DRIVER_CONTEXT)
+
+
+def _gpu_margin(gpu: Gpu | None) -> int:
+    if gpu is not None and gpu.kind is GpuKind.SOFTWARE:
+        return 0  # main memory has a margin already
+    return _share(gpu.total_bytes if gpu else 0, *_GPU_MARGIN)
+
+
+def _share(total: int, share: float, least: int, most: int) -> int:
+    return min(max(round(total * share), least), most)

@@ -1,0 +1,118 @@
+"""Chat in a terminal: loads with a progress line, streams answers, shows the measured figures."""
+
+import sys
+
+from app.advice import what_to_do
+from app.engine import protocol
+from app.engine.client import EngineClient
+from app.errors import AppError, ErrorCode
+from app.placement.plan import Plan
+
+_KEEP_TALKING = {ErrorCode.CONTEXT_FULL, ErrorCode.CANCELLED}
+
+
+def show_log(line: protocol.LogLine) -> None:
+    """Show a warning or error of the engine."""
+    print(f"engine: {line.text}", file=sys.stderr)
+
+
+def load(client: EngineClient, plan: Plan, *, quiet: bool) -> protocol.Loaded:
+    """Load with progress on standard error; says where the result differs from the plan.
+
+    Raises:
+        AppError: why it could not be loaded.
+    """
+    progress = sys.stderr.isatty() and not quiet
+    request = client.send(protocol.Load, plan=plan)
+    for event in client.events(request, protocol.Loaded):
+        if isinstance(event, protocol.LoadProgress) and progress:
+            print(f"\rLoading: {event.fraction:4.0%}", end="", file=sys.stderr, flush=True)
+        if isinstance(event, protocol.Loaded):
+            if progress:
+                print(f"\rLoaded in {event.seconds:.1f} s", file=sys.stderr)
+            for difference in event.differences:
+                print(f"Not as planned: {difference}", file=sys.stderr)
+            return event
+    raise AssertionError("unreachable: events ends with its last event or raises")
+
+
+def figures(finished: protocol.Finished) -> str:
+    """The measured figures of an answer in one line."""
+    parts = [f"{finished.completion_tokens} tokens"]
+    if finished.tokens_per_second:
+        parts.append(f"{finished.tokens_per_second:.1f} tokens/s")
+    if finished.ttft_seconds:
+        parts.append(f"first token after {finished.ttft_seconds:.2f} s")
+    if finished.prompt_tokens_per_second:
+        computed = finished.prompt_tokens - finished.reused_tokens
+        parts.append(f"prompt {computed} tokens at {finished.prompt_tokens_per_second:.0f} tokens/s")
+    parts.append(finished.stop_reason.replace("_", " "))
+    return " · ".join(parts)
+
+
+class Conversation:
+    """The messages so far and the engine that answers them."""
+
+    def __init__(self, client: EngineClient, sampling: protocol.Sampling, max_tokens: int) -> None:
+        self._client = client
+        self._sampling = sampling
+        self._max_tokens = max_tokens
+        self._messages: list[protocol.Message] = []
+
+    def ask(self, text: str, *, stream: bool) -> protocol.Finished:
+        """Ask; the answer goes to standard output as it comes when `stream`, Ctrl-C stops it.
+
+        Raises:
+            AppError: why there is no answer; the question is taken back then.
+        """
+        self._messages.append(protocol.Message(role="user", content=text))
+        request = self._client.send(
+            protocol.Generate,
+            messages=tuple(self._messages),
+            max_tokens=self._max_tokens,
+            sampling=self._sampling,
+        )
+        try:
+            finished = self._receive(request, stream=stream)
+        except AppError:
+            self._messages.pop()
+            raise
+        self._messages.append(protocol.Message(role="assistant", content=finished.text))
+        if stream:
+            print(f"\n[{figures(finished)}]", file=sys.stderr)
+        return finished
+
+    def _receive(self, request: int, *, stream: bool) -> protocol.Finished:
+        while True:
+            try:
+                for event in self._client.events(request, protocol.Finished):
+                    if stream and isinstance(event, protocol.Token):
+                        print(event.text, end="", flush=True)
+                    if isinstance(event, protocol.Finished):
+                        return event
+            except KeyboardInterrupt:
+                # The answer so far stays; `Finished` follows with what there is.
+                self._client.send(protocol.Cancel, target=request)
+
+
+def converse(conversation: Conversation) -> None:
+    """Ask and answer until the input ends."""
+    interactive = sys.stdin.isatty()
+    if interactive:
+        print("Ctrl-C stops an answer, Ctrl-D ends the conversation.", file=sys.stderr)
+    while True:
+        try:
+            text = input("\n> " if interactive else "").strip()
+        except EOFError:
+            return
+        except KeyboardInterrupt:
+            print(file=sys.stderr)
+            return
+        if not text:
+            continue
+        try:
+            conversation.ask(text, stream=True)
+        except AppError as error:
+            if error.code not in _KEEP_TALKING:
+                raise
+            print(f"{error.message} {what_to_do(error.code)}", file=sys.stderr)

@@ -1,0 +1,213 @@
+"""The command line's contract: keys, exit statuses, one JSON object and nothing else on standard output."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    """A home of its own whose path has blanks and Chinese characters, with the demo model built by the command."""
+    folder = tmp_path_factory.mktemp("home") / "模型 folder è"
+    folder.mkdir()
+    return folder
+
+
+def run(home, *arguments, timeout=240, **extra):
+    environment = dict(os.environ, EXPERT_LANES_HOME=str(home), QT_QPA_PLATFORM="offscreen", **extra)
+    return subprocess.run(
+        [sys.executable, "-m", "app", *map(str, arguments)],
+        capture_output=True, text=True, encoding="utf-8", timeout=timeout, check=False, env=environment,
+        stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+
+
+def run_json(home, *arguments, status=0, **extra):
+    done = run(home, *arguments, "--json", **extra)
+    assert done.returncode == status, done.stderr
+    assert done.stdout.count("\n") == 1
+    return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def demo(home):
+    made = run_json(home, "demo", "--experts", 8, "--used", 2)
+    return Path(made["path"]), made
+
+
+def test_demo_writes_the_model_and_says_what_it_is(home, demo):
+    path, made = demo
+    assert set(made) == {"path", "bytes", "sha256", "experts", "used"}
+    assert path.is_relative_to(home)
+    assert path.stat().st_size == made["bytes"]
+    assert (made["experts"], made["used"]) == (8, 2)
+
+
+def test_probe_has_every_key_of_the_contract(home):
+    machine = run_json(home, "probe")
+    assert {"os", "cpu", "ram", "gpus", "disk", "engine"} <= set(machine)
+    assert {"name", "physical_cores", "performance_cores", "logical_cores", "isa"} <= set(machine["cpu"])
+    assert 0 < machine["ram"]["available_bytes"] <= machine["ram"]["total_bytes"]
+    assert {"llama_cpp_python", "ggml", "build", "backends"} <= set(machine["engine"])
+    assert machine["engine"]["llama_cpp_python"] == "0.3.36"
+    assert "CPU" in machine["engine"]["backends"]
+
+
+def test_inspect_has_every_key_of_the_contract(home, demo):
+    facts = run_json(home, "inspect", demo[0])
+    expected = (
+        "architecture name files context_length vocab_size layers moe_layers expert_count experts_used experts_shared "
+        "embedding_length expert_feed_forward_length bytes expert_bytes token_cycle_bytes kv_bytes_per_token chat_template"
+    )
+    assert set(expected.split()) <= set(facts)
+    assert facts["architecture"] == "llama"
+    assert facts["moe_layers"] == list(range(30))
+    assert (facts["expert_count"], facts["experts_used"]) == (8, 2)
+    assert set(facts["bytes"]) == set("total experts shared_experts attention router embeddings output other".split())
+    assert sum(v for k, v in facts["bytes"].items() if k != "total") == facts["bytes"]["total"]
+    assert facts["token_cycle_bytes"] == sum(2 * size for size in facts["expert_bytes"].values())
+    assert set(facts["kv_bytes_per_token"]) == {"f16", "q8_0", "q4_0"}
+    assert facts["chat_template"] is True
+
+
+def test_plan_places_every_layer_and_adds_up(home, demo):
+    plan = run_json(home, "plan", "demo", "--gpu", "none", "--ctx", 1024)
+    assert plan["gpu"] is None
+    assert set(plan["expert_lanes"]) == {str(layer) for layer in range(30)}
+    assert plan["n_ctx"] == 1024
+    assert all(part["bytes"] >= 0 for part in plan["memory"])
+
+
+def test_chat_answers_with_every_measured_key(home, demo):
+    answer = run_json(
+        home, "chat", "demo", "-p", "Say hello.", "--max-tokens", 16, "--temperature", 0, "--gpu", "none"
+    )
+    expected = (
+        "text stop_reason prompt_tokens completion_tokens ttft_seconds prompt_tokens_per_second tokens_per_second cache plan"
+    )
+    assert set(expected.split()) <= set(answer)
+    assert set(answer["cache"]) == set("requested_bytes allocated_bytes used reason hits misses".split())
+    assert answer["text"]
+    assert answer["ttft_seconds"] > 0
+    assert answer["loaded"]["expert_device"] is True
+    assert answer["loaded"]["differences"] == []
+
+
+def test_greedy_chat_is_repeatable_and_seeds_are_too(home, demo):
+    options = ("-p", "Name a fruit.", "--max-tokens", 12, "--gpu", "none")
+    assert (
+        run_json(home, "chat", "demo", *options, "--temperature", 0)["text"]
+        == run_json(home, "chat", "demo", *options, "--temperature", 0)["text"]
+    )
+    assert (
+        run_json(home, "chat", "demo", *options, "--temperature", 2, "--seed", 5)["text"]
+        == run_json(home, "chat", "demo", *options, "--temperature", 2, "--seed", 5)["text"]
+    )
+
+
+def test_without_a_prompt_lines_of_standard_input_are_a_conversation(home, demo):
+    environment = dict(os.environ, EXPERT_LANES_HOME=str(home))
+    done = subprocess.run(
+        [sys.executable, "-m", "app", "chat", "demo", "--gpu", "none", "--temperature", "0", "--max-tokens", "12"],
+        input="Hello.\n\nAnd who are you?\n",
+        capture_output=True, text=True, timeout=120, check=True, env=environment,
+    )  # fmt: skip
+    assert done.stderr.count("tokens/s") >= 2
+    assert done.stdout.strip()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of a terminal")
+def test_ctrl_c_stops_an_answer_and_what_was_said_stays(home, demo):
+    environment = dict(os.environ, EXPERT_LANES_HOME=str(home))
+    child = subprocess.Popen(
+        [sys.executable, "-m", "app", "chat", "demo", "--gpu", "none", "--max-tokens", "2000", "-p",
+         "Write a long story about a lighthouse keeper."],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, start_new_session=True,
+    )  # fmt: skip
+    first = os.read(child.stdout.fileno(), 1)
+    os.killpg(child.pid, signal.SIGINT)
+    asked = time.monotonic()
+    out, err = child.communicate(timeout=30)
+    assert time.monotonic() - asked < 10
+    assert child.returncode == 0, err.decode()
+    assert first
+    assert b"stopped" in err
+
+
+BAD_USAGE = [
+    ("frobnicate",),
+    ("chat", "demo", "-p", "x", "--max-tokens", "0"),
+    ("chat", "demo", "-p", "x", "--temperature", "hot"),
+    ("chat", "demo", "-p", "x", "--kv", "q2"),
+    ("plan", "demo", "--ctx", "-5"),
+    ("demo", "--experts", "4", "--used", "5"),
+    ("demo", "--experts", "65"),
+]
+
+
+@pytest.mark.parametrize("arguments", BAD_USAGE, ids=" ".join)
+def test_bad_usage_ends_with_status_2_and_says_why(home, demo, arguments):
+    done = run(home, *arguments)
+    assert done.returncode == 2
+    assert len(done.stderr) > 20
+    assert "Traceback" not in done.stderr
+
+
+def test_a_context_beyond_the_models_is_bad_usage_with_the_limit(home, demo):
+    failed = run_json(home, "plan", "demo", "--ctx", 10_000_000, status=2)
+    assert failed["error"]["code"] == "bad_usage"
+    assert "8192" in failed["error"]["message"].replace(",", "")
+
+
+def test_a_device_that_is_not_there_is_bad_usage(home, demo):
+    failed = run_json(home, "chat", "demo", "-p", "x", "--gpu", "CUDA9", status=2)
+    assert failed["error"]["code"] == "device_missing"
+
+
+def bad_files(folder: Path, good: Path):
+    text = folder / "notes 笔记.gguf"
+    text.write_text("this is no model")
+    cut = folder / "cut.gguf"
+    with good.open("rb") as source:
+        cut.write_bytes(source.read(3_000_000))
+    empty = folder / "empty.gguf"
+    empty.write_bytes(b"")
+    return {
+        "missing": (folder / "nowhere.gguf", "file_missing"),
+        "text": (text, "not_gguf"),
+        "empty": (empty, "not_gguf"),
+        "cut": (cut, "model_damaged"),
+        "folder": (folder, "file_unreadable"),
+    }
+
+
+@pytest.mark.parametrize("kind", ["missing", "text", "empty", "cut", "folder"])
+@pytest.mark.parametrize("command", ["inspect", "chat"])
+def test_a_bad_model_file_ends_with_status_3_and_advice(home, demo, tmp_path, kind, command):
+    path, code = bad_files(tmp_path, demo[0])[kind]
+    failed = run_json(home, command, path, *(("-p", "x") if command == "chat" else ()), status=3)
+    assert failed["error"]["code"] == code
+    assert failed["error"]["advice"]
+
+
+def test_an_unknown_architecture_is_named_with_status_3(home, tmp_path):
+    import tiny_unknown
+
+    path = tmp_path / "unknown 未知.gguf"
+    tiny_unknown.write(path)
+    assert run_json(home, "inspect", path)["architecture"] == "nova9"
+    failed = run_json(home, "chat", path, "-p", "x", "--gpu", "none", status=3)
+    assert failed["error"]["code"] == "architecture_unknown"
+    assert "nova9" in failed["error"]["message"]
+
+
+def test_the_window_is_not_needed_for_the_version(home):
+    done = run(home, "--version")
+    assert done.returncode == 0
+    assert done.stdout.startswith("expert-lanes ")

@@ -1,0 +1,305 @@
+"""The engine child as the application uses it, with the real llama.cpp and the demo model."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from app.engine import protocol
+from app.engine.client import EngineClient, engine_command
+from app.errors import AppError, ErrorCode
+from app.model import read_facts
+from app.placement.plan import CPU_LANE, Plan
+
+GREEDY = protocol.Sampling(temperature=0)
+QUESTION = (protocol.Message(role="user", content="Name three colours of the rainbow."),)
+LONG = (protocol.Message(role="user", content="Tell me about the sea. " * 150),)
+
+
+def plan_for(path: Path, gpu: str | None = None, **changes) -> Plan:
+    facts = read_facts(path)
+    lanes = dict.fromkeys(facts.moe_layers, CPU_LANE)
+    values = {
+        "model_files": facts.files,
+        "gpu": gpu,
+        "expert_lanes": lanes,
+        "n_ctx": 1024,
+        "threads": 2,
+        "threads_batch": 2,
+        **changes,
+    }
+    return Plan(**values)
+
+
+@pytest.fixture(scope="module")
+def loaded(demo_model):
+    """A child with the demo model loaded on the CPU."""
+    with EngineClient() as client:
+        client.request(protocol.Load, protocol.Loaded, plan=plan_for(demo_model))
+        yield client
+
+
+def answer(client, messages=QUESTION, **fields):
+    fields = {"sampling": GREEDY, "max_tokens": 24, **fields}
+    return client.request(protocol.Generate, protocol.Finished, messages=messages, **fields)
+
+
+def test_the_load_reports_every_layer_on_the_expert_device(demo_model):
+    facts = read_facts(demo_model)
+    with EngineClient() as client:
+        report = client.request(protocol.Load, protocol.Loaded, plan=plan_for(demo_model))
+    assert report.expert_device, report.reason
+    assert report.differences == ()
+    assert report.expert_layers == dict.fromkeys(facts.moe_layers, CPU_LANE)
+    sizes = {(b.device, b.part): b.bytes for b in report.buffers}
+    assert sizes[("CPU", "experts")] == facts.bytes.experts
+
+
+def test_the_demo_says_what_the_dense_model_it_is_made_of_says(loaded, dense_model):
+    ours = answer(loaded, max_tokens=60)
+    with EngineClient([*engine_command(), "--stock"]) as client:
+        client.request(protocol.Load, protocol.Loaded, plan=plan_for(dense_model))
+        dense = answer(client, max_tokens=60)
+    assert ours.text == dense.text
+    assert len(ours.text) > 40
+
+
+def test_figures_of_an_answer_are_measured_and_consistent(loaded):
+    started = time.monotonic()
+    finished = answer(loaded)
+    wall = time.monotonic() - started
+    assert finished.stop_reason in ("max_tokens", "end_of_text")
+    assert 0 < finished.ttft_seconds < wall
+    decode_seconds = (finished.completion_tokens - 1) / finished.tokens_per_second
+    assert decode_seconds < wall
+    assert finished.cache.used is False
+    assert finished.cache.reason
+    # 30 layers, two experts a token: every decoded token misses the pool that is not there.
+    assert finished.cache.misses % (30 * 2) == 0
+    assert finished.cache.misses >= (finished.completion_tokens - 1) * 30 * 2
+
+
+def test_the_prefix_of_a_conversation_is_not_computed_again(loaded):
+    first = answer(loaded)
+    again = (
+        *QUESTION,
+        protocol.Message(role="assistant", content=first.text),
+        protocol.Message(role="user", content="And three more?"),
+    )
+    second = answer(loaded, messages=again)
+    assert second.reused_tokens > first.prompt_tokens
+    assert second.prompt_tokens > second.reused_tokens
+    fresh = answer(loaded, messages=(protocol.Message(role="user", content="Hello"),))
+    assert fresh.reused_tokens < fresh.prompt_tokens
+    assert answer(loaded, messages=again).text == second.text
+
+
+def test_tokens_join_to_the_text_and_characters_are_whole(loaded):
+    messages = (protocol.Message(role="user", content="Repeat exactly: 日本語 🙂 è"),)
+    request = loaded.send(protocol.Generate, messages=messages, sampling=GREEDY, max_tokens=40)
+    tokens, finished = [], None
+    for event in loaded.events(request, protocol.Finished):
+        if isinstance(event, protocol.Token):
+            tokens.append(event.text)
+            event.text.encode()  # no half characters
+        finished = event
+    assert "".join(tokens) == finished.text
+
+
+def test_the_same_seed_draws_the_same_answer(loaded):
+    sampling = protocol.Sampling(temperature=1.5, seed=11)
+    assert answer(loaded, sampling=sampling).text == answer(loaded, sampling=sampling).text
+    assert (
+        answer(loaded, sampling=protocol.Sampling(temperature=1.5, seed=12)).text
+        != answer(loaded, sampling=sampling).text
+    )
+
+
+def stop_after(client, kind, messages):
+    """Cancel at the first event of `kind`; returns (seconds until it ended, its end)."""
+    request = client.send(protocol.Generate, messages=messages, sampling=GREEDY, max_tokens=400)
+    asked = 0.0
+    for event in client.events(request, protocol.Finished):
+        if isinstance(event, kind) and not asked:
+            client.send(protocol.Cancel, target=request)
+            asked = time.monotonic()
+        if isinstance(event, protocol.Finished):
+            return time.monotonic() - asked, event
+    raise AssertionError("no end")
+
+
+def test_stop_during_the_answer_keeps_the_text_and_is_prompt(loaded):
+    seconds, finished = stop_after(loaded, protocol.Token, QUESTION)
+    assert finished.stop_reason == "stopped"
+    assert finished.text
+    assert seconds < 1.0  # the promise is 0.2 s; a busy test machine gets room
+    assert answer(loaded).text == answer(loaded).text
+
+
+def test_stop_during_the_prompt_is_prompt_and_the_next_answer_is_right(loaded):
+    expected = answer(loaded).text
+    seconds, finished = stop_after(loaded, protocol.PromptProgress, LONG)
+    assert finished.stop_reason == "stopped"
+    assert finished.text == ""
+    assert seconds < 1.0
+    assert answer(loaded).text == expected
+
+
+def test_a_cancelled_request_that_waits_never_begins(loaded):
+    first = loaded.send(protocol.Generate, messages=QUESTION, sampling=GREEDY, max_tokens=60)
+    second = loaded.send(protocol.Generate, messages=QUESTION, sampling=GREEDY, max_tokens=60)
+    loaded.send(protocol.Cancel, target=second)
+    list(loaded.events(first, protocol.Finished))
+    with pytest.raises(AppError) as caught:
+        list(loaded.events(second, protocol.Finished))
+    assert caught.value.code is ErrorCode.CANCELLED
+
+
+def test_routing_is_answered_while_an_answer_is_computed(loaded):
+    request = loaded.send(protocol.Generate, messages=QUESTION, sampling=GREEDY, max_tokens=200)
+    before = loaded.request(protocol.ReadRouting, protocol.Routing)
+    for event in loaded.events(request, protocol.Finished):
+        if isinstance(event, protocol.Token) and event.count == 20:
+            break
+    asked = time.monotonic()
+    during = loaded.request(protocol.ReadRouting, protocol.Routing)
+    assert time.monotonic() - asked < 1.0
+    loaded.send(protocol.Cancel, target=request)
+    assert set(during.decode) == set(range(30))
+    assert all(len(counts) == 8 for counts in during.decode.values())
+    assert sum(map(sum, during.decode.values())) > sum(map(sum, before.decode.values()))
+
+
+def test_a_conversation_longer_than_the_context_is_refused_with_both_figures(loaded):
+    with pytest.raises(AppError) as caught:
+        answer(loaded, messages=(protocol.Message(role="user", content="word " * 3000),))
+    assert caught.value.code is ErrorCode.CONTEXT_FULL
+    assert "1024" in caught.value.message
+    assert answer(loaded).text
+
+
+def test_an_answer_ends_when_the_context_is_full(demo_model):
+    with EngineClient() as client:
+        client.request(protocol.Load, protocol.Loaded, plan=plan_for(demo_model, n_ctx=256))
+        messages = (protocol.Message(role="user", content="Write a very long story about a lighthouse."),)
+        finished = answer(client, messages=messages, max_tokens=2000, sampling=protocol.Sampling(temperature=1, seed=2))
+    assert finished.stop_reason in ("context_full", "end_of_text")
+    if finished.stop_reason == "context_full":
+        assert finished.prompt_tokens + finished.completion_tokens in (256, 257)
+
+
+@pytest.mark.parametrize("kv_type", ["q8_0", "q4_0"])
+def test_smaller_kv_types_load_and_answer(demo_model, kv_type):
+    with EngineClient() as client:
+        report = client.request(protocol.Load, protocol.Loaded, plan=plan_for(demo_model, kv_type=kv_type))
+        assert answer(client).text
+    kv = sum(b.bytes for b in report.buffers if b.part == "kv")
+    per_value = {"q8_0": 34 / 32, "q4_0": 18 / 32}[kv_type]
+    expected = 1024 * 30 * 2 * 192 * per_value
+    assert abs(kv - expected) < 0.02 * expected
+
+
+def test_experts_of_chosen_layers_live_on_the_gpu_and_the_rest_on_the_cpu(demo_model, software_gpu, monkeypatch):
+    monkeypatch.setenv("GGML_VK_VISIBLE_DEVICES", "0")
+    facts = read_facts(demo_model)
+    lanes = {layer: software_gpu if layer in (3, 13) else CPU_LANE for layer in facts.moe_layers}
+    with EngineClient() as client:
+        report = client.request(
+            protocol.Load, protocol.Loaded, plan=plan_for(demo_model, gpu=software_gpu, expert_lanes=lanes, n_ctx=512)
+        )
+        assert report.expert_layers == lanes
+        assert report.differences == ()
+        finished = answer(client, max_tokens=8)
+        routing = client.request(protocol.ReadRouting, protocol.Routing)
+    assert finished.text
+    sizes = {(b.device, b.part): b.bytes for b in report.buffers}
+    assert sizes[("CPU", "experts")] == facts.bytes.experts * 28 // 30
+    assert 3 not in routing.decode
+    assert 4 in routing.decode
+
+
+def test_a_device_that_is_not_there_is_named_with_those_that_are(demo_model):
+    with EngineClient() as client, pytest.raises(AppError) as caught:
+        client.request(protocol.Load, protocol.Loaded, plan=plan_for(demo_model, gpu="CUDA7"))
+    assert caught.value.code is ErrorCode.DEVICE_MISSING
+    assert "CUDA7" in caught.value.message
+
+
+def test_a_load_can_be_cancelled_and_another_follow(demo_model):
+    with EngineClient() as client:
+        request = client.send(protocol.Load, plan=plan_for(demo_model))
+        client.send(protocol.Cancel, target=request)
+        with pytest.raises(AppError) as caught:
+            list(client.events(request, protocol.Loaded))
+        assert caught.value.code is ErrorCode.CANCELLED
+        client.request(protocol.Load, protocol.Loaded, plan=plan_for(demo_model))
+        assert answer(client).text
+
+
+def test_without_a_model_an_answer_is_refused_and_unload_is_harmless():
+    with EngineClient() as client:
+        client.request(protocol.Unload, protocol.Unloaded)
+        with pytest.raises(AppError) as caught:
+            answer(client)
+    assert caught.value.code is ErrorCode.ENGINE_FAILED
+
+
+def test_a_killed_child_is_a_typed_error_that_names_the_signal(demo_model):
+    with EngineClient() as client:
+        client.request(protocol.Load, protocol.Loaded, plan=plan_for(demo_model))
+        request = client.send(protocol.Generate, messages=QUESTION, max_tokens=500)
+        with pytest.raises(AppError) as caught:
+            for event in client.events(request, protocol.Finished):
+                if isinstance(event, protocol.Token):
+                    os.kill(client.pid, signal.SIGKILL)
+        assert caught.value.code is ErrorCode.ENGINE_CRASHED
+        assert "SIGKILL" in caught.value.message
+        with pytest.raises(AppError):
+            client.send(protocol.ListDevices)
+
+
+def test_the_child_ends_with_its_parent():
+    program = (
+        "import sys, os\nfrom app.engine.client import EngineClient\n"
+        "c = EngineClient(); print(c.pid, flush=True); os._exit(1)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    pid = int(done.stdout)
+    deadline = time.monotonic() + 10
+    while (
+        time.monotonic() < deadline
+        and Path(f"/proc/{pid}").exists()
+        and b"--engine" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    ):
+        time.sleep(0.05)
+    assert not Path(f"/proc/{pid}").exists() or b"--engine" not in Path(f"/proc/{pid}/cmdline").read_bytes()
+
+
+def test_what_c_code_prints_cannot_corrupt_the_messages(tmp_path):
+    program = (
+        "import ctypes, sys\nfrom app.engine import process, protocol\n"
+        "out = process._protect_output()\n"
+        "libc = ctypes.CDLL(None); libc.puts(b'printf from C'); libc.fflush(None); print('print from python')\n"
+        "process.EventWriter(out).write(protocol.Unloaded(id=3))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert protocol.decode_event(done.stdout) == protocol.Unloaded(id=3)
+
+
+def test_a_line_that_is_no_request_is_answered_and_the_child_goes_on():
+    child = subprocess.Popen(engine_command(), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        assert isinstance(protocol.decode_event(child.stdout.readline()), protocol.Ready)
+        child.stdin.write(b'{"type":"load","id":1}\nnonsense\n' + protocol.encode(protocol.ReadRouting(id=9)))
+        child.stdin.flush()
+        answers = [protocol.decode_event(child.stdout.readline()) for _ in range(3)]
+    finally:
+        child.stdin.close()
+        child.wait(20)
+        child.stdout.close()
+    assert [type(a) for a in answers] == [protocol.Failed, protocol.Failed, protocol.Routing]
+    assert answers[0].code == answers[1].code == "engine_protocol"
