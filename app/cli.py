@@ -160,10 +160,9 @@ def _probe(parsed: argparse.Namespace) -> int:
         print("GPU      none found")
     print(f"Disk     {hardware_words.describe_disk(machine.disk)}")
     if machine.engine:
-        print(
-            f"Engine   llama-cpp-python {machine.engine.llama_cpp_python}, ggml {machine.engine.ggml}, {machine.engine.build}"
-        )
-        for note in machine.engine.notes:
+        engine = machine.engine
+        print(f"Engine   llama-cpp-python {engine.llama_cpp_python}, ggml {engine.ggml}, {engine.build}")
+        for note in engine.notes:
             print(f"         {note}")
     for note in machine.notes:
         print(f"Note     {note}")

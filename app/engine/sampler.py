@@ -29,7 +29,7 @@ class Sampler:
         self._add(llama.llama_sampler_init_dist(seed))
 
     def _add(self, sampler: object) -> None:
-        llama.llama_sampler_chain_add(self._chain, sampler)  # type: ignore[arg-type]
+        llama.llama_sampler_chain_add(self._chain, sampler)
 
     def sample(self, context: int) -> int:
         """The token drawn from the last position's logits."""

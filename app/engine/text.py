@@ -68,9 +68,7 @@ class Prompter:
             AppError: model_unsupported, the template refuses this conversation.
         """
         try:
-            prompt = self._format(
-                messages=[{"role": m.role, "content": m.content} for m in messages]  # type: ignore[misc]
-            ).prompt
+            prompt = self._format(messages=[{"role": m.role, "content": m.content} for m in messages]).prompt
         except Exception as error:
             raise AppError(
                 ErrorCode.MODEL_UNSUPPORTED,

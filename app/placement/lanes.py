@@ -38,12 +38,12 @@ def most_on_gpu(plan: Plan, facts: ModelFacts, machine: Machine, gpu: str) -> di
     """
     layers = facts.moe_layers
     everything = dict.fromkeys(layers, gpu)
-    if not fits(_with_lanes(plan, facts, machine, everything), machine):
-        # With one layer there the GPU has all it needs for experts besides their weights.
-        first = _with_lanes(plan, facts, machine, dict.fromkeys(layers[:1], gpu))
-        room = spare_bytes(first, machine, gpu) + expert_bytes(facts, layers[:1])
-        return dict.fromkeys(_first_that_fit(facts, layers, room), gpu)
-    return everything
+    if not fits(_with_lanes(plan, facts, machine, everything), machine):  # nothing is short
+        return everything
+    # With one layer there the GPU has all it needs for experts besides their weights.
+    first = _with_lanes(plan, facts, machine, dict.fromkeys(layers[:1], gpu))
+    room = spare_bytes(first, machine, gpu) + expert_bytes(facts, layers[:1])
+    return dict.fromkeys(_first_that_fit(facts, layers, room), gpu)
 
 
 def _with_lanes(plan: Plan, facts: ModelFacts, machine: Machine, lanes: Mapping[int, str]) -> Plan:

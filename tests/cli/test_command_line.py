@@ -10,6 +10,19 @@ from pathlib import Path
 
 import pytest
 
+INSPECT_KEYS = {
+    "architecture", "name", "files", "context_length", "vocab_size", "layers", "moe_layers", "expert_count",
+    "experts_used", "experts_shared", "embedding_length", "expert_feed_forward_length", "bytes", "expert_bytes",
+    "token_cycle_bytes", "kv_bytes_per_token", "chat_template",
+}  # fmt: skip
+BYTES_KEYS = {
+    "total", "experts", "shared_experts", "attention", "router", "embeddings", "output", "other"
+}  # fmt: skip
+CHAT_KEYS = {
+    "text", "stop_reason", "prompt_tokens", "completion_tokens", "ttft_seconds", "prompt_tokens_per_second",
+    "tokens_per_second", "cache", "plan",
+}  # fmt: skip
+
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory):
@@ -61,15 +74,11 @@ def test_probe_has_every_key_of_the_contract(home):
 
 def test_inspect_has_every_key_of_the_contract(home, demo):
     facts = run_json(home, "inspect", demo[0])
-    expected = (
-        "architecture name files context_length vocab_size layers moe_layers expert_count experts_used experts_shared "
-        "embedding_length expert_feed_forward_length bytes expert_bytes token_cycle_bytes kv_bytes_per_token chat_template"
-    )
-    assert set(expected.split()) <= set(facts)
+    assert INSPECT_KEYS <= set(facts)
     assert facts["architecture"] == "llama"
     assert facts["moe_layers"] == list(range(30))
     assert (facts["expert_count"], facts["experts_used"]) == (8, 2)
-    assert set(facts["bytes"]) == set("total experts shared_experts attention router embeddings output other".split())
+    assert set(facts["bytes"]) == BYTES_KEYS
     assert sum(v for k, v in facts["bytes"].items() if k != "total") == facts["bytes"]["total"]
     assert facts["token_cycle_bytes"] == sum(2 * size for size in facts["expert_bytes"].values())
     assert set(facts["kv_bytes_per_token"]) == {"f16", "q8_0", "q4_0"}
@@ -85,14 +94,9 @@ def test_plan_places_every_layer_and_adds_up(home, demo):
 
 
 def test_chat_answers_with_every_measured_key(home, demo):
-    answer = run_json(
-        home, "chat", "demo", "-p", "Say hello.", "--max-tokens", 16, "--temperature", 0, "--gpu", "none"
-    )
-    expected = (
-        "text stop_reason prompt_tokens completion_tokens ttft_seconds prompt_tokens_per_second tokens_per_second cache plan"
-    )
-    assert set(expected.split()) <= set(answer)
-    assert set(answer["cache"]) == set("requested_bytes allocated_bytes used reason hits misses".split())
+    answer = run_json(home, "chat", "demo", "-p", "Say hello.", "--max-tokens", 16, "--temperature", 0, "--gpu", "none")
+    assert CHAT_KEYS <= set(answer)
+    assert set(answer["cache"]) == {"requested_bytes", "allocated_bytes", "used", "reason", "hits", "misses"}
     assert answer["text"]
     assert answer["ttft_seconds"] > 0
     assert answer["loaded"]["expert_device"] is True
@@ -133,7 +137,7 @@ def test_ctrl_c_stops_an_answer_and_what_was_said_stays(home, demo):
     first = os.read(child.stdout.fileno(), 1)
     os.killpg(child.pid, signal.SIGINT)
     asked = time.monotonic()
-    out, err = child.communicate(timeout=30)
+    _, err = child.communicate(timeout=30)
     assert time.monotonic() - asked < 10
     assert child.returncode == 0, err.decode()
     assert first
