@@ -24,7 +24,7 @@ ADVICE: dict[ErrorCode, str] = {
     ErrorCode.ENGINE_PROTOCOL: "Reinstall the app: window and engine are of different versions.",
     ErrorCode.ENGINE_FAILED: "Try again; the engine's log says more.",
     ErrorCode.CANCELLED: "Nothing was changed.",
-    ErrorCode.STORE_UNREADABLE: "Close other windows of this app, or update it; the file with your chats was left as it is.",
+    ErrorCode.STORE_UNREADABLE: "Close other windows of this app, or update it; the file was left as it is.",
 }
 
 

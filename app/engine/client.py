@@ -14,6 +14,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
@@ -23,6 +24,7 @@ from app.errors import AppError, ErrorCode
 
 _E = TypeVar("_E", bound=protocol.Event)
 START_SECONDS = 60.0
+_OUTPUT_TAIL_BYTES = 4000
 
 
 def engine_command() -> list[str]:
@@ -38,6 +40,7 @@ class ProcessOutcome:
 
     exit_status: int
     expected: bool
+    last_output: str = ""
 
     @property
     def killed_by(self) -> str:
@@ -54,9 +57,23 @@ class ProcessOutcome:
             return AppError(
                 ErrorCode.ENGINE_CRASHED,
                 "The engine was killed (SIGKILL); often the system does this when memory runs out.",
+                self.last_output,
             )
         how = f"by {self.killed_by}" if self.killed_by else f"with status {self.exit_status}"
-        return AppError(ErrorCode.ENGINE_CRASHED, f"The engine ended unexpectedly, {how}.")
+        return AppError(ErrorCode.ENGINE_CRASHED, f"The engine ended unexpectedly, {how}.", self.last_output)
+
+
+def last_output(ready: protocol.Ready | None) -> str:
+    """The end of what the child's C code printed, such as the reason of an abort; empty for none."""
+    if ready is None or not ready.output_log:
+        return ""
+    try:
+        with Path(ready.output_log).open("rb") as file:
+            file.seek(0, os.SEEK_END)
+            file.seek(max(0, file.tell() - _OUTPUT_TAIL_BYTES))
+            return file.read().decode(errors="replace").strip()
+    except OSError:
+        return ""
 
 
 class EventLines:
@@ -142,7 +159,8 @@ class EngineClient:
         self._reader = threading.Thread(target=self._read, name="engine-reader", daemon=True)
         self._reader.start()
         try:
-            self._next(protocol.Ready, 0, START_SECONDS)
+            self._ready: protocol.Ready | None = None
+            self._ready = self._next(protocol.Ready, 0, START_SECONDS)
         except BaseException:
             self.close()
             raise
@@ -185,7 +203,7 @@ class EngineClient:
                 assert self._process.stdin
                 self._process.stdin.write(protocol.encode(request))
         except (OSError, ValueError) as error:
-            raise ProcessOutcome(self._process.wait(), expected=False).error() from error
+            raise self._outcome().error() from error
         return request.id
 
     def events(self, request_id: int, last: type[_E]) -> Iterator[protocol.AnyEvent]:
@@ -211,6 +229,9 @@ class EngineClient:
                 return event
         raise AssertionError("unreachable: events ends with its last event or raises")
 
+    def _outcome(self) -> ProcessOutcome:
+        return ProcessOutcome(self._process.wait(), self._closing, last_output(self._ready))
+
     def _next(self, event_type: type[_E], request_id: int, timeout: float) -> _E:
         while True:
             event = self._take(timeout)
@@ -224,7 +245,7 @@ class EngineClient:
             raise AppError(ErrorCode.ENGINE_FAILED, "The engine did not answer in time.") from None
         if item is None:
             self._events.put(None)
-            raise ProcessOutcome(self._process.wait(), expected=self._closing).error()
+            raise self._outcome().error()
         if isinstance(item, AppError):
             raise item
         return item

@@ -29,17 +29,22 @@ if TYPE_CHECKING:
 log = logging.getLogger("app.engine")
 
 _LOG_BYTES = 2_000_000
-_NATIVE_OUTPUT = "engine-output.log"
+_OUTPUT_PREFIX = "engine-output-"
+_OUTPUTS_KEPT = 5
 
 
 def main(arguments: list[str]) -> int:
     """Run the child until its input ends. `--stock` leaves the expert device out, for comparison."""
     # Ctrl-C in a terminal reaches every process of the group; only the parent decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    output = _protect_output()
+    output, output_log = _protect_output()
     _set_up_logging()
     events = EventWriter(output)
-    events.write(protocol.Ready(protocol=protocol.PROTOCOL_VERSION, pid=os.getpid()))
+    events.write(
+        protocol.Ready(
+            protocol=protocol.PROTOCOL_VERSION, pid=os.getpid(), output_log=str(output_log) if output_log else ""
+        )
+    )
     worker = Worker(events, stock="--stock" in arguments)
     thread = threading.Thread(target=worker.run, name="engine-worker", daemon=True)
     thread.start()
@@ -47,24 +52,38 @@ def main(arguments: list[str]) -> int:
     worker.shut_down()
     thread.join(timeout=5)
     logging.shutdown()
+    if output_log is not None:
+        with contextlib.suppress(OSError):
+            output_log.unlink()
     # llama.cpp's own global destructors may wait for threads of a driver: nothing is left to save.
     os._exit(0)
 
 
-def _protect_output() -> BinaryIO:
-    """Keep the real standard output for events; C code's printf goes to a file instead."""
+def _protect_output() -> tuple[BinaryIO, Path | None]:
+    """Keep the real standard output for events; what C code prints goes to a file of this process."""
     output = os.fdopen(os.dup(1), "wb", buffering=0)
     os.set_inheritable(output.fileno(), False)
+    path: Path | None = None
     try:
-        path = folders.ensure_folder(folders.log_folder()) / _NATIVE_OUTPUT
+        folder = folders.ensure_folder(folders.log_folder())
+        _drop_old_outputs(folder)
+        path = folder / f"{_OUTPUT_PREFIX}{os.getpid()}.log"
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     except (OSError, AppError):
+        path = None
         descriptor = os.open(os.devnull, os.O_WRONLY)  # a full or read-only disk must not stop answers
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
     sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - for the process's life
     faulthandler.enable(file=2)
-    return output
+    return output, path
+
+
+def _drop_old_outputs(folder: Path) -> None:
+    """Children that were killed leave their file behind; the newest few are kept."""
+    found = sorted(folder.glob(f"{_OUTPUT_PREFIX}*.log"), key=lambda path: path.stat().st_mtime, reverse=True)
+    for path in found[_OUTPUTS_KEPT:]:
+        path.unlink(missing_ok=True)
 
 
 def _set_up_logging() -> None:

@@ -84,10 +84,14 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
 
 
 class Ready(Event, frozen=True, kw_only=True, tag="ready"):
-    """The child is up; the first line it writes."""
+    """The child is up; the first line it writes.
+
+    `output_log` is the file that gets what C code prints, such as the reason of an abort; empty for none.
+    """
 
     protocol: int
     pid: int
+    output_log: str = ""
 
 
 class Devices(Event, frozen=True, kw_only=True, tag="devices"):
@@ -212,7 +216,7 @@ class Failed(Event, frozen=True, kw_only=True, tag="failed"):
 
 
 class LogLine(Event, frozen=True, kw_only=True, tag="log"):
-    """A warning or error of the engine's own log, for the user to see; id is always 0."""
+    """A warning or error of the engine, for the user to see; id is always 0."""
 
     level: str
     text: str

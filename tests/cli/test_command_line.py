@@ -74,7 +74,7 @@ def test_probe_has_every_key_of_the_contract(home):
 
 def test_inspect_has_every_key_of_the_contract(home, demo):
     facts = run_json(home, "inspect", demo[0])
-    assert INSPECT_KEYS <= set(facts)
+    assert set(facts) >= INSPECT_KEYS
     assert facts["architecture"] == "llama"
     assert facts["moe_layers"] == list(range(30))
     assert (facts["expert_count"], facts["experts_used"]) == (8, 2)
@@ -95,7 +95,7 @@ def test_plan_places_every_layer_and_adds_up(home, demo):
 
 def test_chat_answers_with_every_measured_key(home, demo):
     answer = run_json(home, "chat", "demo", "-p", "Say hello.", "--max-tokens", 16, "--temperature", 0, "--gpu", "none")
-    assert CHAT_KEYS <= set(answer)
+    assert set(answer) >= CHAT_KEYS
     assert set(answer["cache"]) == {"requested_bytes", "allocated_bytes", "used", "reason", "hits", "misses"}
     assert answer["text"]
     assert answer["ttft_seconds"] > 0

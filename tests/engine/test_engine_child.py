@@ -282,12 +282,26 @@ def test_the_child_ends_with_its_parent():
 def test_what_c_code_prints_cannot_corrupt_the_messages(tmp_path):
     program = (
         "import ctypes, sys\nfrom app.engine import process, protocol\n"
-        "out = process._protect_output()\n"
+        "out, log = process._protect_output()\n"
         "libc = ctypes.CDLL(None); libc.puts(b'printf from C'); libc.fflush(None); print('print from python')\n"
         "process.EventWriter(out).write(protocol.Unloaded(id=3))\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
     assert protocol.decode_event(done.stdout) == protocol.Unloaded(id=3)
+
+
+def test_what_an_abort_printed_is_the_detail_of_the_error():
+    program = (
+        "import ctypes, os\nfrom app.engine import process, protocol\n"
+        "out, log = process._protect_output()\n"
+        "process.EventWriter(out).write(protocol.Ready(protocol=1, pid=os.getpid(), output_log=str(log)))\n"
+        "libc = ctypes.CDLL(None); libc.puts(b'GGML_ASSERT(n > 0) failed'); libc.fflush(None); libc.abort()\n"
+    )
+    with EngineClient([sys.executable, "-c", program]) as client, pytest.raises(AppError) as caught:
+        client.request(protocol.Unload, protocol.Unloaded)
+    assert caught.value.code is ErrorCode.ENGINE_CRASHED
+    assert "SIGABRT" in caught.value.message
+    assert "GGML_ASSERT(n > 0) failed" in caught.value.detail
 
 
 def test_a_line_that_is_no_request_is_answered_and_the_child_goes_on():
