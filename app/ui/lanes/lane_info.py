@@ -1,0 +1,125 @@
+"""Which lanes a machine has and what each is, in words."""
+
+from dataclasses import dataclass
+
+from app.hardware.facts import Gpu, GpuKind, Machine
+from app.placement.plan import CPU_LANE, DISK_LANE, Plan
+from app.ui.lanes.words import translate
+from app.ui.words import in_bytes
+
+GPU, CPU, DISK = "gpu", "cpu", "disk"
+ABSENT = ""
+"""The key of the GPU lane of a machine without a GPU: no plan names it."""
+
+
+@dataclass(frozen=True)
+class LaneInfo:
+    """One lane of the dock.
+
+    Attributes:
+        key: What a plan calls the lane; ABSENT for the GPU lane of a machine without one.
+        kind: GPU, CPU or DISK; chooses the colour.
+        title: The header's first line.
+        words: What the lane is; empty where the note says it.
+        free_bytes: Memory that was free there when the machine was probed; None where memory is
+            not what limits the lane, or nobody knows.
+        note: Why nothing can be placed here, else empty.
+    """
+
+    key: str
+    kind: str
+    title: str
+    words: str
+    free_bytes: int | None = None
+    note: str = ""
+
+
+def lanes_of(machine: Machine | None, plan: Plan | None) -> tuple[LaneInfo, ...]:
+    """The lanes from left to right: every GPU, the CPU, the disk.
+
+    A GPU that the plan names and the machine no longer has keeps its lane, so that its layers are
+    seen and can be moved away.
+    """
+    gpus = [_gpu_lane(gpu) for gpu in machine.gpus] if machine else []
+    known = {lane.key for lane in gpus}
+    gpus += [_missing_gpu_lane(device) for device in (plan.gpus if plan else ()) if device not in known]
+    return (*(gpus or [_absent_gpu_lane(machine)]), _cpu_lane(machine), _disk_lane(machine))
+
+
+def why_no_gpu(machine: Machine | None) -> str:
+    """Why there is no GPU lane to use, from what the probe and the engine said."""
+    if machine is None:
+        return translate("Lanes", "The machine was not probed yet.")
+    sentences = [translate("Lanes", "No GPU was found.")]
+    if machine.engine is None:
+        sentences.append(translate("Lanes", "The engine could not be asked for its devices."))
+        return " ".join(sentences)
+    sentences.append(translate("Lanes", "The engine was built for {build}.").format(build=machine.engine.build))
+    sentences.extend(machine.engine.notes)
+    silent = [name for name in machine.engine.backends if name not in ("CPU", "BLAS")]
+    if silent and not machine.engine.notes:
+        sentences.append(
+            translate("Lanes", "{backends} loaded and reports no device.").format(backends=", ".join(silent))
+        )
+    return " ".join(sentences)
+
+
+def _gpu_lane(gpu: Gpu) -> LaneInfo:
+    return LaneInfo(
+        key=gpu.device,
+        kind=GPU,
+        title=translate("Lanes", "GPU · {device}").format(device=gpu.device),
+        words=f"{gpu.name} · {_kind_words(gpu)}",
+        free_bytes=gpu.free_bytes,
+    )
+
+
+def _kind_words(gpu: Gpu) -> str:
+    size = in_bytes(gpu.total_bytes)
+    if gpu.kind is GpuKind.DISCRETE:
+        return translate("Lanes", "graphics card with {size} of its own").format(size=size)
+    if gpu.kind is GpuKind.INTEGRATED:
+        return translate("Lanes", "built into the processor, shares {size} of main memory").format(size=size)
+    return translate("Lanes", "software driver: the processor plays the GPU, slowly")
+
+
+def _missing_gpu_lane(device: str) -> LaneInfo:
+    return LaneInfo(
+        key=device,
+        kind=GPU,
+        title=translate("Lanes", "GPU · {device}").format(device=device),
+        words=translate("Lanes", "not on this machine"),
+        note=translate("Lanes", "The plan names {device}, which the last probe did not find.").format(device=device),
+    )
+
+
+def _absent_gpu_lane(machine: Machine | None) -> LaneInfo:
+    return LaneInfo(
+        key=ABSENT,
+        kind=GPU,
+        title=translate("Lanes", "GPU"),
+        words="",
+        note=why_no_gpu(machine),
+    )
+
+
+def _cpu_lane(machine: Machine | None) -> LaneInfo:
+    if machine is None:
+        return LaneInfo(key=CPU_LANE, kind=CPU, title=translate("Lanes", "CPU"), words="")
+    return LaneInfo(
+        key=CPU_LANE,
+        kind=CPU,
+        title=translate("Lanes", "CPU"),
+        words=translate("Lanes", "{name} · {size} of main memory").format(
+            name=machine.cpu.name, size=in_bytes(machine.ram.total_bytes)
+        ),
+        free_bytes=machine.ram.available_bytes,
+    )
+
+
+def _disk_lane(machine: Machine | None) -> LaneInfo:
+    words = translate("Lanes", "read from the model file when needed")
+    if machine is not None and machine.disk.rotational is not None:
+        sort = translate("Lanes", "hard disk") if machine.disk.rotational else translate("Lanes", "solid-state disk")
+        words = f"{sort} · {words}"
+    return LaneInfo(key=DISK_LANE, kind=DISK, title=translate("Lanes", "Disk"), words=words)

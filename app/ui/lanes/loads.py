@@ -1,0 +1,68 @@
+"""What a plan puts into each lane, and where it does not fit."""
+
+from dataclasses import replace
+
+from app.engine.protocol import Loaded
+from app.hardware.facts import Machine
+from app.model.facts import ModelFacts
+from app.placement.memory import expert_bytes, fits, needed_bytes
+from app.placement.plan import DISK_LANE, Plan
+from app.ui.lanes.header import LaneLoad
+from app.ui.lanes.words import part_name, translate
+from app.ui.words import in_bytes
+
+_EXPERT_PARTS = ("experts", "pool")
+
+
+def shortages(plan: Plan | None, machine: Machine | None) -> dict[str, str]:
+    """Device to why the plan's prediction does not fit there; empty when all fits."""
+    if plan is None or machine is None:
+        return {}
+    return {short.device: short.sentence for short in fits(plan, machine)}
+
+
+def lane_load(
+    lane: str,
+    plan: Plan | None,
+    facts: ModelFacts | None,
+    machine: Machine | None,
+    reported: Loaded | None = None,
+) -> LaneLoad:
+    """What `plan` puts into `lane`.
+
+    Args:
+        lane: The plan's word for the lane.
+        plan: The plan.
+        facts: Its model.
+        machine: Where it is to run.
+        reported: What the engine allocated, where `plan` is the loaded one.
+    """
+    if plan is None or facts is None:
+        return LaneLoad()
+    layers = [layer for layer, its in plan.expert_lanes.items() if its == lane]
+    contents = LaneLoad(layers=len(layers), expert_bytes=expert_bytes(facts, layers))
+    if lane == DISK_LANE or machine is None:
+        return contents
+    return replace(
+        contents,
+        predicted_bytes=needed_bytes(plan, machine, lane),
+        predicted_expert_bytes=sum(
+            part.bytes for part in plan.memory if part.device == lane and part.part in _EXPERT_PARTS
+        ),
+        breakdown=_breakdown(lane, plan, machine, reported),
+        shortage=shortages(plan, machine).get(lane, ""),
+    )
+
+
+def _breakdown(lane: str, plan: Plan, machine: Machine, reported: Loaded | None) -> str:
+    lines = [translate("Lanes", "Predicted:")]
+    lines += [f"{part_name(part.part)}: {in_bytes(part.bytes)}" for part in plan.memory if part.device == lane]
+    borrowed = needed_bytes(plan, machine, lane) - plan.bytes_on(lane)
+    if borrowed:
+        lines.append(translate("Lanes", "GPUs that use main memory: {size}").format(size=in_bytes(borrowed)))
+    allocated = [buffer.bytes for buffer in reported.buffers if buffer.device == lane] if reported else []
+    if allocated:
+        lines.append(
+            translate("Lanes", "The engine reports {size} allocated here.").format(size=in_bytes(sum(allocated)))
+        )
+    return "\n".join(lines)

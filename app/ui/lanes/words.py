@@ -1,0 +1,174 @@
+"""Lanes, layers and plans in words and figures: every sentence of the lanes dock that is not a label."""
+
+from collections.abc import Iterable
+
+from PySide6.QtCore import QCoreApplication
+
+from app.placement.plan import CPU_LANE, DISK_LANE, Plan
+from app.placement.words import layer_runs
+from app.ui.lanes.heat import LayerHeat
+from app.ui.words import in_bytes, number
+
+NAMED_RUNS = 4
+"""Runs of layers that a sentence spells out."""
+NAMED_EXPERTS = 3
+
+translate = QCoreApplication.translate
+
+
+def layers_text(count: int) -> str:
+    """How many layers: "no layers", "1 layer", "12 layers"."""
+    if count == 0:
+        return translate("Lanes", "no layers")
+    if count == 1:
+        return translate("Lanes", "1 layer")
+    return translate("Lanes", "{count} layers").format(count=count)
+
+
+def lane_name(lane: str) -> str:
+    """A lane inside a sentence: the GPU's engine name, "CPU" or "disk"."""
+    if lane == CPU_LANE:
+        return translate("Lanes", "CPU")
+    if lane == DISK_LANE:
+        return translate("Lanes", "disk")
+    return lane
+
+
+def runs_text(layers: Iterable[int]) -> str:
+    """Layers as runs, the first few of them: "3", "1, 4–6", "0, 2, 4, 6, …"."""
+    runs = layer_runs(layers).split(", ")
+    return ", ".join([*runs[:NAMED_RUNS], "…"] if len(runs) > NAMED_RUNS else runs)
+
+
+def no_room_text(layers: Iterable[int]) -> str:
+    """Why layers that were moved to the CPU are in the disk lane."""
+    layers = tuple(layers)
+    text = (
+        translate("Lanes", "Main memory has no room for layer {layers}: it is in the disk lane, read from the file.")
+        if len(layers) == 1
+        else translate(
+            "Lanes", "Main memory has no room for layers {layers}: they are in the disk lane, read from the file."
+        )
+    )
+    return text.format(layers=runs_text(layers))
+
+
+def moved_layers(loaded: Plan, edited: Plan) -> dict[tuple[str, str], tuple[int, ...]]:
+    """Layers that `edited` places elsewhere than `loaded`, by (from, to)."""
+    moved: dict[tuple[str, str], list[int]] = {}
+    for layer, lane in sorted(edited.expert_lanes.items()):
+        before = loaded.expert_lanes.get(layer, lane)
+        if before != lane:
+            moved.setdefault((before, lane), []).append(layer)
+    return {lanes: tuple(layers) for lanes, layers in moved.items()}
+
+
+def other_differences(loaded: Plan, edited: Plan) -> tuple[str, ...]:
+    """Load-time choices besides the lanes that differ, one short sentence each."""
+    none = translate("Lanes", "none")
+    pairs = (
+        (translate("Lanes", "attention on"), loaded.gpu or CPU_LANE, edited.gpu or CPU_LANE),
+        (translate("Lanes", "context"), loaded.n_ctx, edited.n_ctx),
+        (translate("Lanes", "KV cache type"), loaded.kv_type, edited.kv_type),
+        (translate("Lanes", "batch"), loaded.n_batch, edited.n_batch),
+        (translate("Lanes", "micro-batch"), loaded.n_ubatch, edited.n_ubatch),
+        (translate("Lanes", "threads"), loaded.threads, edited.threads),
+        (translate("Lanes", "prompt threads"), loaded.threads_batch, edited.threads_batch),
+        (
+            translate("Lanes", "expert pool"),
+            in_bytes(loaded.pool_bytes) if loaded.pool_bytes else none,
+            in_bytes(edited.pool_bytes) if edited.pool_bytes else none,
+        ),
+    )
+    return tuple(f"{name} {before} → {after}" for name, before, after in pairs if before != after)
+
+
+def difference_text(loaded: Plan, edited: Plan) -> str:
+    """What `edited` changes in one line; empty when it would load the same.
+
+    Example: "3 layers change lane: 4–6 from CPU to Vulkan0 · context 4096 → 8192".
+    """
+    moved = moved_layers(loaded, edited)
+    sentences = list(other_differences(loaded, edited))
+    if moved:
+        count = sum(len(layers) for layers in moved.values())
+        change = (
+            translate("Lanes", "1 layer changes lane")
+            if count == 1
+            else translate("Lanes", "{count} layers change lane").format(count=count)
+        )
+        where = ", ".join(
+            translate("Lanes", "{layers} from {before} to {after}").format(
+                layers=runs_text(layers), before=lane_name(before), after=lane_name(after)
+            )
+            for (before, after), layers in moved.items()
+        )
+        sentences.insert(0, f"{change}: {where}")
+    return " · ".join(sentences)
+
+
+def memory_change_text(before: Plan | None, after: Plan, devices: Iterable[str]) -> str:
+    """Predicted memory per device, before → after: "Vulkan0 3.1 → 3.4 GiB, CPU 9.0 → 8.7 GiB"."""
+    parts = []
+    for device in devices:
+        new = in_bytes(after.bytes_on(device))
+        old = in_bytes(before.bytes_on(device)) if before else new
+        parts.append(f"{device} {new}" if old == new else f"{device} {old} → {new}")
+    return ", ".join(parts)
+
+
+def part_name(part: str) -> str:
+    """A part of the memory prediction, for a breakdown."""
+    names = {
+        "weights": translate("Lanes", "attention and other weights"),
+        "experts": translate("Lanes", "experts"),
+        "kv": translate("Lanes", "KV cache"),
+        "compute": translate("Lanes", "compute buffers"),
+        "context": translate("Lanes", "driver context"),
+        "pool": translate("Lanes", "expert pool"),
+        "margin": translate("Lanes", "safety margin"),
+    }
+    return names.get(part, part)
+
+
+def expert_text(*, layer: int, expert: int, heat: LayerHeat | None, uncounted: str, size: int, lane: str) -> str:
+    """One expert: "Layer 12, expert 7: routed 312 times, 2.1 % of this layer, 2.72 MiB, CPU lane"."""
+    if heat is not None:
+        count = int(heat.counts[expert])
+        times = (
+            translate("Lanes", "routed once")
+            if count == 1
+            else translate("Lanes", "routed {count} times").format(count=number(count))
+        )
+        share = translate("Lanes", "{share} % of this layer").format(share=percent(heat.share(expert)))
+        routed = f"{times}, {share}"
+    else:
+        routed = uncounted or translate("Lanes", "no routing counted yet")
+    return translate("Lanes", "Layer {layer}, expert {expert}: {routed}, {size}, {lane} lane").format(
+        layer=layer, expert=expert, routed=routed, size=in_bytes(size), lane=lane_name(lane)
+    )
+
+
+def layer_text(
+    *, layer: int, size: int, lane: str, loaded_lane: str | None, heat: LayerHeat | None, uncounted: str
+) -> str:
+    """One layer, for tooltips and screen readers."""
+    text = translate("Lanes", "Layer {layer}, {size} of experts, {lane} lane").format(
+        layer=layer, size=in_bytes(size), lane=lane_name(lane)
+    )
+    if loaded_lane is not None and loaded_lane != lane:
+        text += translate("Lanes", ", loaded in the {lane} lane").format(lane=lane_name(loaded_lane))
+    if heat is not None and heat.total:
+        hottest = ", ".join(f"{expert} ({percent(heat.share(expert))} %)" for expert in heat.hottest(NAMED_EXPERTS))
+        return text + translate("Lanes", "; hottest experts: {experts}").format(experts=hottest)
+    return f"{text}; {uncounted or translate('Lanes', 'no routing counted yet')}"
+
+
+def percent(share: float) -> str:
+    """A share as a percentage, never rounded to a false zero: "2.1", "0.78", "< 0.01"."""
+    value = share * 100
+    if value == 0 or value >= 10:
+        return number(value)
+    if value >= 1:
+        return number(value, 1)
+    return number(value, 2) if value >= 0.01 else f"< {number(0.01, 2)}"

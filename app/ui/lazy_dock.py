@@ -1,0 +1,49 @@
+"""A dock whose contents are imported and made when it is first seen, and rest while it is not."""
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QDockWidget, QWidget
+
+
+class DockContent(QWidget):
+    """What a lazy dock shows."""
+
+    def set_active(self, active: bool) -> None:
+        """The dock came into sight or went out of it (closed, or behind another tab)."""
+        raise NotImplementedError
+
+    def shutdown(self) -> None:
+        """The window goes: end what still runs."""
+
+
+class LazyDock(QDockWidget):
+    """A dock that costs nothing until it is shown: numpy and pyqtgraph wait for it too."""
+
+    def __init__(self, title: str, name: str, parent: QWidget | None = None) -> None:
+        """`name` identifies the dock in the saved window layout."""
+        super().__init__(title, parent)
+        self.setObjectName(name)
+        self.setAccessibleName(title)
+        self.setAllowedAreas(Qt.DockWidgetArea.AllDockWidgetAreas)
+        self._content: DockContent | None = None
+        self.visibilityChanged.connect(self._seen)
+
+    def make_content(self) -> DockContent:
+        """Import and make the contents; called once."""
+        raise NotImplementedError
+
+    @property
+    def content(self) -> DockContent:
+        """The contents, made now if they were not yet."""
+        if self._content is None:
+            self._content = self.make_content()
+            self.setWidget(self._content)
+        return self._content
+
+    def shutdown(self) -> None:
+        """End what still runs; call before the window goes."""
+        if self._content is not None:
+            self._content.shutdown()
+
+    def _seen(self, visible: bool) -> None:
+        if visible or self._content is not None:
+            self.content.set_active(visible)
