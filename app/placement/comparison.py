@@ -6,7 +6,7 @@ import msgspec
 
 from app.engine.protocol import BufferReport
 from app.placement.plan import CPU_LANE, DISK_LANE, Plan
-from app.placement.words import layer_runs
+from app.placement.words import named_layers
 from app.units import format_bytes
 
 _WEIGHTS = ("weights", "mapped")
@@ -75,9 +75,9 @@ def _layer_differences(plan: Plan, expert_layers: Mapping[int, str]) -> list[str
         if seen != planned:
             elsewhere.setdefault((planned, seen), []).append(layer)
     return [
-        f"The experts of layers {layer_runs(layers)} are on {seen}; the plan said {planned}."
+        f"The experts of {named_layers(layers)} are on {seen}; the plan said {planned}."
         if seen is not None
-        else f"Where the experts of layers {layer_runs(layers)} are is unknown; the plan said {planned}."
+        else f"Where the experts of {named_layers(layers)} are is unknown; the plan said {planned}."
         for (planned, seen), layers in elsewhere.items()
     ]
 

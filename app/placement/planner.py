@@ -87,7 +87,7 @@ def make_plan(facts: ModelFacts, machine: Machine, wishes: Wishes = NO_WISHES) -
     steps += _concessions(choices[0], chosen, rejected)
     plan = _bare_plan(facts, chosen)
     on_gpu: dict[int, str] = {}
-    if gpu and facts.moe_layers and chosen == choices[0]:
+    if gpu and facts.moe_layers and not rejected:
         if gpu.kind is GpuKind.SOFTWARE:
             steps.append(_software_step(gpu))
         else:

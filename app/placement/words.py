@@ -45,6 +45,12 @@ def layer_runs(layers: Iterable[int]) -> str:
     return ", ".join(str(first) if first == last else f"{first}–{last}" for first, last in runs)
 
 
+def named_layers(layers: Iterable[int]) -> str:
+    """Layers inside a sentence: "layer 6", "layers 0–17, 20"."""
+    runs = layer_runs(layers)
+    return f"layer {runs}" if runs.isdigit() else f"layers {runs}"
+
+
 def _placement(plan: Plan, facts: ModelFacts) -> str:
     if not facts.moe_layers:
         return f"No experts to place: the whole model on {_place(plan, plan.gpu or CPU_LANE)}"

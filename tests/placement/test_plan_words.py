@@ -1,0 +1,96 @@
+"""Plans in words."""
+
+import pytest
+from factories import MIB, make_facts, qwen3_30b
+
+from app.placement.plan import CPU_LANE, DISK_LANE, MemoryPart, Plan
+from app.placement.words import describe_lanes, describe_plan, layer_runs
+
+FACTS = qwen3_30b()
+
+
+def part(device, name, mib):
+    return MemoryPart(device=device, part=name, bytes=mib * MIB)
+
+
+def plan_of(gpu, *lanes, **changes):
+    """`lanes` are pairs of a lane and how many layers are in it, from the first layer on."""
+    placed = [lane for lane, count in lanes for _ in range(count)]
+    memory = (part("CUDA0", "experts", 6144), part("CUDA0", "margin", 512)) if gpu else ()
+    fields = {
+        "model_files": FACTS.files,
+        "gpu": gpu,
+        "expert_lanes": dict(enumerate(placed)),
+        "n_ctx": 8192,
+        "memory": (*memory, part("CPU", "experts", 9216), part("CPU", "margin", 1024)),
+    }
+    return Plan(**{**fields, **changes})
+
+
+def test_a_plan_on_both_sides_counts_the_layers_of_each():
+    assert describe_plan(plan_of("CUDA0", ("CUDA0", 18), (CPU_LANE, 30)), FACTS) == (
+        "Experts of 18 of 48 layers on the GPU, 30 on the CPU; context 8,192 tokens; "
+        "predicted 6.0 GiB of VRAM, 9.0 GiB of RAM"
+    )
+
+
+def test_without_a_gpu_there_is_no_word_of_one():
+    assert describe_plan(plan_of(None, (CPU_LANE, 48)), FACTS) == (
+        "Experts of all 48 layers on the CPU; context 8,192 tokens; predicted 9.0 GiB of RAM"
+    )
+
+
+@pytest.mark.parametrize(
+    ("lanes", "words"),
+    [
+        ([("CUDA0", 48)], "Experts of all 48 layers on the GPU;"),
+        ([(CPU_LANE, 48)], "Experts of all 48 layers on the CPU, attention on the GPU;"),
+        (
+            [("CUDA0", 18), (CPU_LANE, 20), (DISK_LANE, 10)],
+            "Experts of 18 of 48 layers on the GPU, 20 on the CPU, 10 read from disk;",
+        ),
+        (
+            [("CUDA0", 18), ("CUDA1", 20), (CPU_LANE, 10)],
+            "Experts of 18 of 48 layers on CUDA0, 20 on CUDA1, 10 on the CPU;",
+        ),
+        ([(DISK_LANE, 48)], "Experts of all 48 layers read from disk, attention on the GPU;"),
+    ],
+)
+def test_every_spread_of_layers_has_its_words(lanes, words):
+    assert describe_plan(plan_of("CUDA0", *lanes), FACTS).startswith(words)
+
+
+def test_memory_is_told_for_each_gpu_without_the_margins():
+    memory = (part("CUDA0", "kv", 1024), part("CUDA1", "experts", 2048), part("CPU", "weights", 512))
+    plan = plan_of("CUDA0", ("CUDA1", 48), memory=memory)
+    assert describe_plan(plan, FACTS).endswith(
+        "predicted 1.0 GiB of VRAM on CUDA0, 2.0 GiB of VRAM on CUDA1, 512.0 MiB of RAM"
+    )
+
+
+def test_a_quantised_cache_is_told():
+    assert "; context 8,192 tokens, q8_0 KV cache;" in describe_plan(
+        plan_of(None, (CPU_LANE, 48), kv_type="q8_0"), FACTS
+    )
+
+
+def test_a_single_moe_layer_and_a_dense_model_have_words_too():
+    one = make_facts(layers=1)
+    assert describe_plan(plan_of(None, (CPU_LANE, 1)), one).startswith("Experts of 1 layer on the CPU;")
+    dense = make_facts(experts=0)
+    assert describe_plan(plan_of("CUDA0"), dense).startswith("No experts to place: the whole model on the GPU;")
+    assert describe_plan(plan_of(None), dense).startswith("No experts to place: the whole model on the CPU;")
+
+
+def test_lanes_are_summed_up_one_by_one():
+    plan = plan_of("CUDA0", ("CUDA0", 18), (CPU_LANE, 29), (DISK_LANE, 1))
+    assert describe_lanes(plan, FACTS) == (
+        "CUDA0: experts of 18 layers (0–17), 6.1 GiB",
+        "CPU: experts of 29 layers (18–46), 9.9 GiB",
+        "disk: experts of 1 layer (47), 348.8 MiB",
+    )
+
+
+def test_neighbouring_layers_are_joined():
+    assert layer_runs([9, 1, 2, 3, 7, 6]) == "1–3, 6–7, 9"
+    assert layer_runs([]) == ""
