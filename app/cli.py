@@ -162,6 +162,8 @@ def _probe(parsed: argparse.Namespace) -> int:
     if machine.engine:
         engine = machine.engine
         print(f"Engine   llama-cpp-python {engine.llama_cpp_python}, ggml {engine.ggml}, {engine.build}")
+        if not engine.expert_device:
+            print(f"         without the expert device: {engine.expert_device_reason}")
         for note in engine.notes:
             print(f"         {note}")
     for note in machine.notes:

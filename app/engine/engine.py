@@ -62,7 +62,8 @@ class Engine:
             ggml=self._ggml.version,
             build=" + ".join(sorted(computing)),
             backends=computing,
-            expert_device=self._device.built_for if self._device else f"not used: {self._device_reason}",
+            expert_device=self._device is not None,
+            expert_device_reason=self._device_reason,
             notes=tuple(self._notes),
         )
 

@@ -112,7 +112,8 @@ class BufferReport(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         device: A GPU's engine name, or "CPU".
-        part: weights | experts | kv | compute | output.
+        part: weights | experts | kv | compute | output | mapped. "mapped" is the stretch of the model
+            file that is mapped into the address space; it may cover other parts and is no memory of its own.
         bytes: Bytes by llama.cpp's own count.
     """
 

@@ -95,6 +95,8 @@ class EngineBuild(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         build: In words, what it was built with ("CPU + Vulkan").
         backends: Names of the ggml backends that loaded.
+        expert_device: True where the native expert device is registered.
+        expert_device_reason: Why it is not, else empty.
         notes: What a backend could not see and why, one sentence each.
     """
 
@@ -102,7 +104,8 @@ class EngineBuild(msgspec.Struct, frozen=True, kw_only=True):
     ggml: str
     build: str
     backends: tuple[str, ...]
-    expert_device: str
+    expert_device: bool
+    expert_device_reason: str = ""
     notes: tuple[str, ...] = ()
 
 

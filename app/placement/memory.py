@@ -28,9 +28,6 @@ _ENGINE_PROCESS = 160 * _MIB
 _GPU_MARGIN = (0.06, 256 * _MIB, 1024 * _MIB)
 _RAM_MARGIN = (0.05, 256 * _MIB, 2048 * _MIB)
 
-# How `EngineBuild.expert_device` begins where the engine runs without that device.
-_WITHOUT_EXPERT_DEVICE = "not used"
-
 
 class Shortfall(msgspec.Struct, frozen=True, kw_only=True):
     """A device on which a plan is predicted not to fit.
@@ -155,7 +152,7 @@ def _weight_bytes(facts: ModelFacts, plan: Plan, device: str) -> int:
 
 
 def _copies_weights(machine: Machine) -> bool:
-    return machine.engine is None or machine.engine.expert_device.startswith(_WITHOUT_EXPERT_DEVICE)
+    return machine.engine is None or not machine.engine.expert_device
 
 
 def _driver_context(gpu: Gpu | None) -> int:

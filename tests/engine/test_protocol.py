@@ -34,7 +34,12 @@ st.register_type_strategy(
 st.register_type_strategy(
     EngineBuild,
     st.builds(
-        EngineBuild, llama_cpp_python=texts, ggml=texts, build=texts, backends=st.tuples(texts), expert_device=texts
+        EngineBuild,
+        llama_cpp_python=texts,
+        ggml=texts,
+        build=texts,
+        backends=st.tuples(texts),
+        expert_device=st.booleans(),
     ),
 )
 

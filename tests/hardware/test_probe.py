@@ -23,7 +23,7 @@ from app.hardware.facts import EngineBuild, Machine, Ram
 from app.hardware.probe import Sources, probe
 
 BUILD = EngineBuild(
-    llama_cpp_python="0.3.36", ggml="0.25.3", build="CPU + Vulkan", backends=("CPU", "Vulkan"), expert_device="ready"
+    llama_cpp_python="0.3.36", ggml="0.25.3", build="CPU + Vulkan", backends=("CPU", "Vulkan"), expert_device=True
 )
 
 

@@ -10,7 +10,7 @@ ENGINE = EngineBuild(
     ggml="0.25.3",
     build="CPU + CUDA + Vulkan",
     backends=("CPU", "CUDA", "Vulkan"),
-    expert_device="0.25.3",
+    expert_device=True,
 )
 
 

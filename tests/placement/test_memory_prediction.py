@@ -134,7 +134,7 @@ def test_a_second_gpu_holds_experts_its_driver_and_their_working_memory_only():
 
 def test_without_the_expert_device_the_gpu_must_hold_copies_of_cpu_experts():
     facts = qwen3_30b()
-    stock = msgspec.structs.replace(ENGINE, expert_device="not used: it is not installed")
+    stock = msgspec.structs.replace(ENGINE, expert_device=False, expert_device_reason="It is not installed.")
     with_device, without = (
         sizes(facts, make_machine(make_gpu(), engine=engine), plan_of(facts, "CUDA0")) for engine in (ENGINE, stock)
     )

@@ -327,7 +327,7 @@ def test_predictions_of_the_plan_are_those_of_its_own_lanes():
 
 def test_without_the_expert_device_fewer_experts_go_to_the_gpu():
     facts = qwen3_30b()
-    stock = msgspec.structs.replace(ENGINE, expert_device="not used: it is not installed")
+    stock = msgspec.structs.replace(ENGINE, expert_device=False, expert_device_reason="It is not installed.")
     with_device = make_plan(facts, make_machine(make_gpu()))
     without = make_plan(facts, make_machine(make_gpu(), engine=stock))
     assert fits(without, make_machine(make_gpu(), engine=stock)) == ()
