@@ -1,0 +1,312 @@
+"""The main window: wizard or chat in the middle, lanes and graphs beside, menus, the line of truth below."""
+
+import base64
+import importlib.metadata
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+from PySide6.QtCore import QByteArray, Qt, QUrl, qVersion
+from PySide6.QtGui import QAction, QCloseEvent, QDesktopServices, QKeySequence
+from PySide6.QtWidgets import QDockWidget, QFileDialog, QMainWindow, QMessageBox, QStackedWidget, QWidget
+
+from app.chat.export import conversation_markdown
+from app.engine.protocol import LogLine
+from app.errors import AppError
+from app.library.folders import ensure_folder, log_folder, writing_error
+from app.ui.chat.page import ChatPage
+from app.ui.controller import ANSWERING, FAILED, LOADING, Controller
+from app.ui.lazy_dock import LazyDock
+from app.ui.settings import GEOMETRY, LAST_MODEL, LAYOUT, Settings
+from app.ui.settings_dialog import SettingsDialog
+from app.ui.theme import Theme
+from app.ui.truth_line import TruthLine
+
+log = logging.getLogger(__name__)
+
+APP_NAME = "Expert Lanes"
+LAYOUT_VERSION = 1
+NOTE_MILLISECONDS = 10_000
+DOCK_WIDTH = 420
+DOCK_HEIGHTS = (480, 300)
+"""Of lanes and graphs at first; the user's own sizes are kept."""
+
+
+def build_window(controller: Controller, theme: Theme, settings: Settings) -> "MainWindow":
+    """The window with everything in it: the one place that knows all parts of the UI."""
+    from app.ui.graphs.dock import GraphsDock  # noqa: PLC0415 - keeps the parts apart for tests
+    from app.ui.lanes.dock import LanesDock  # noqa: PLC0415
+    from app.ui.wizard import Wizard  # noqa: PLC0415
+
+    wizard = Wizard(controller, theme, last_model=settings.get(LAST_MODEL))
+    docks = (LanesDock(controller, theme), GraphsDock(controller, theme))
+    return MainWindow(controller, theme, settings, wizard, docks)
+
+
+class MainWindow(QMainWindow):
+    """Owns the widgets; ends the engine when it closes."""
+
+    def __init__(
+        self,
+        controller: Controller,
+        theme: Theme,
+        settings: Settings,
+        wizard: QWidget,
+        docks: Sequence[QDockWidget] = (),
+    ) -> None:
+        """`wizard` has a `finished` signal."""
+        super().__init__()
+        self._controller = controller
+        self._settings = settings
+        self._docks = tuple(docks)
+        self.wizard = wizard
+        self.chat = ChatPage(controller, theme, self)
+        self._stack = QStackedWidget(self)
+        self._stack.addWidget(wizard)
+        self._stack.addWidget(self.chat)
+        self.setCentralWidget(self._stack)
+        self.setWindowTitle(APP_NAME)
+        self.setMinimumSize(720, 520)
+        self.resize(1360, 860)
+        self.setDockOptions(
+            QMainWindow.DockOption.AnimatedDocks
+            | QMainWindow.DockOption.AllowTabbedDocks
+            | QMainWindow.DockOption.AllowNestedDocks
+        )
+        for dock in self._docks:
+            self.addDockWidget(Qt.DockWidgetArea.RightDockWidgetArea, dock)
+            dock.hide()
+        self.truth_line = TruthLine(controller, self)
+        self.statusBar().addPermanentWidget(self.truth_line, 1)
+        self.statusBar().setSizeGripEnabled(False)
+        self._make_actions()
+        self._make_menus()
+        self._docks_wanted = True
+        self._restore()
+        wizard.finished.connect(self.show_chat)
+        self.chat.model_wanted.connect(self.show_wizard)
+        controller.loaded.connect(self._loaded)
+        controller.state_changed.connect(lambda _state: self._update_actions())
+        controller.conversation.changed.connect(self._update_actions)
+        controller.engine.log_line.connect(self._note)
+        self._update_actions()
+
+    # ---- pages --------------------------------------------------------------------------------
+
+    @property
+    def page(self) -> QWidget:
+        """The page shown: the wizard or the chat."""
+        return self._stack.currentWidget()
+
+    def show_chat(self) -> None:
+        """Show the chat; the docks come with it unless the user closed them."""
+        self._stack.setCurrentWidget(self.chat)
+        self._show_docks(True)
+        self.chat.composer.setFocus()
+        self._update_actions()
+
+    def show_wizard(self) -> None:
+        """Show the wizard, to choose another model; what is loaded stays loaded meanwhile."""
+        self._keep_layout()
+        self._show_docks(False)
+        self._stack.setCurrentWidget(self.wizard)
+        self.wizard.setFocus()
+        self._update_actions()
+
+    def back_to_chat(self) -> None:
+        """Leave the wizard without loading anything."""
+        self._controller.return_to_loaded()
+        self.show_chat()
+
+    def _show_docks(self, show: bool) -> None:
+        if show == self._docks_wanted:
+            return
+        # The wizard needs the room and says itself what the docks would show.
+        if show:
+            for dock, visible in zip(self._docks, self._docks_open, strict=True):
+                dock.setVisible(visible)
+            if self._fresh_layout:
+                self._fresh_layout = False
+                self.resizeDocks(self._docks, DOCK_HEIGHTS[: len(self._docks)], Qt.Orientation.Vertical)
+                self.resizeDocks(self._docks, [DOCK_WIDTH] * len(self._docks), Qt.Orientation.Horizontal)
+        else:
+            self._docks_open = tuple(not dock.isHidden() for dock in self._docks)
+            for dock in self._docks:
+                dock.hide()
+        self._docks_wanted = show
+
+    # ---- menus --------------------------------------------------------------------------------
+
+    def _action(self, text: str, slot: object, shortcut: QKeySequence | QKeySequence.StandardKey | str = "") -> QAction:
+        action = QAction(text, self)
+        if shortcut:
+            action.setShortcut(QKeySequence(shortcut))
+        action.triggered.connect(slot)
+        return action
+
+    def _make_actions(self) -> None:
+        self.new_action = self._action(self.tr("&New conversation"), self._new_conversation, "Ctrl+N")
+        self.choose_action = self._action(self.tr("Choose another &model…"), self.show_wizard, "Ctrl+O")
+        self.back_action = self._action(self.tr("&Back to the chat"), self.back_to_chat, "Alt+Left")
+        self.reload_action = self._action(self.tr("&Load the model again"), self._reload, "Ctrl+R")
+        self.export_action = self._action(self.tr("&Export conversation as Markdown…"), self._export, "Ctrl+Shift+E")
+        self.settings_action = self._action(self.tr("&Settings…"), self._open_settings, "Ctrl+,")
+        self.quit_action = self._action(self.tr("&Quit"), self.close, "Ctrl+Q")
+        self.quit_action.setMenuRole(QAction.MenuRole.QuitRole)
+        self.sidebar_action = QAction(self.tr("&Conversations"), self)
+        self.sidebar_action.setCheckable(True)
+        self.sidebar_action.setChecked(True)
+        self.sidebar_action.setShortcut(QKeySequence("Ctrl+B"))
+        self.sidebar_action.toggled.connect(self.chat.sidebar.setVisible)
+        self.logs_action = self._action(self.tr("Open &log folder"), self._open_logs)
+        self.about_action = self._action(self.tr("&About {app}").format(app=APP_NAME), self._about)
+
+    def _make_menus(self) -> None:
+        file_menu = self.menuBar().addMenu(self.tr("&File"))
+        file_menu.addActions([self.new_action, self.choose_action, self.reload_action, self.back_action])
+        file_menu.addSeparator()
+        file_menu.addActions([self.export_action, self.settings_action])
+        file_menu.addSeparator()
+        file_menu.addAction(self.quit_action)
+        view_menu = self.menuBar().addMenu(self.tr("&View"))
+        view_menu.addAction(self.sidebar_action)
+        for dock in self._docks:
+            view_menu.addAction(dock.toggleViewAction())
+        help_menu = self.menuBar().addMenu(self.tr("&Help"))
+        help_menu.addActions([self.logs_action, self.about_action])
+
+    def _update_actions(self) -> None:
+        in_chat = self.page is self.chat
+        loading = self._controller.state == LOADING
+        self.new_action.setEnabled(in_chat)
+        self.choose_action.setEnabled(in_chat and not loading and self._controller.state != ANSWERING)
+        self.reload_action.setEnabled(in_chat and self._controller.state == FAILED)
+        self.back_action.setEnabled(not in_chat and not loading)
+        self.export_action.setEnabled(in_chat and self._controller.conversation.id is not None)
+        self.sidebar_action.setEnabled(in_chat)
+        for dock in self._docks:
+            dock.toggleViewAction().setEnabled(in_chat)
+        facts = self._controller.loaded_facts
+        self.setWindowTitle(f"{facts.name} — {APP_NAME}" if facts else APP_NAME)
+
+    # ---- actions ------------------------------------------------------------------------------
+
+    def _new_conversation(self) -> None:
+        self.chat.new_conversation()
+
+    def _reload(self) -> None:
+        try:
+            self._controller.load_again()
+        except AppError as error:
+            self.chat.banner.tell(error)
+
+    def _export(self) -> None:
+        conversation = self._controller.conversation
+        try:
+            stored = next(item for item in conversation.store.conversations() if item.id == conversation.id)
+            text = conversation_markdown(stored, conversation.messages())
+        except AppError as error:
+            self.chat.banner.tell(error)
+            return
+        name, _ = QFileDialog.getSaveFileName(
+            self,
+            self.tr("Export conversation"),
+            str(Path.home() / f"{_file_name(stored.title)}.md"),
+            self.tr("Markdown (*.md)"),
+        )
+        if name:
+            job = self._controller.background.run(lambda: _write(Path(name), text))
+            job.success(self._exported).failure(self.chat.banner.tell)
+
+    def _exported(self, path: Path) -> None:
+        self.statusBar().showMessage(self.tr("Saved as {path}").format(path=path), NOTE_MILLISECONDS)
+
+    def _open_settings(self) -> None:
+        SettingsDialog(self._settings, self).exec()
+
+    def _open_logs(self) -> None:
+        try:
+            folder = ensure_folder(log_folder())
+        except AppError as error:
+            self.chat.banner.tell(error)
+            return
+        QDesktopServices.openUrl(QUrl.fromLocalFile(str(folder)))
+
+    def _about(self) -> None:
+        box = QMessageBox(self)
+        box.setWindowTitle(self.about_action.text().replace("&", ""))
+        box.setTextFormat(Qt.TextFormat.PlainText)
+        box.setText(APP_NAME)
+        box.setInformativeText(about_text(self._controller))
+        box.exec()
+
+    def _note(self, line: LogLine) -> None:
+        self.statusBar().showMessage(line.text, NOTE_MILLISECONDS)
+
+    def _loaded(self, _report: object) -> None:
+        facts = self._controller.loaded_facts
+        if facts is not None:
+            self._settings.set(LAST_MODEL, facts.files[0])
+        self._update_actions()
+
+    # ---- begin and end ------------------------------------------------------------------------
+
+    def _restore(self) -> None:
+        geometry = _decoded(self._settings.get(GEOMETRY))
+        if geometry:
+            self.restoreGeometry(geometry)
+        layout = _decoded(self._settings.get(LAYOUT))
+        self._fresh_layout = not (layout and self.restoreState(layout, LAYOUT_VERSION))
+        if self._fresh_layout:
+            for dock in self._docks:
+                dock.show()
+        # The window opens with the wizard; the docks wait for the chat.
+        self._show_docks(False)
+
+    def _keep_layout(self) -> None:
+        # With the wizard the docks are hidden, which is not how the user left them.
+        if self._docks_wanted:
+            self._settings.set(LAYOUT, _encoded(self.saveState(LAYOUT_VERSION)))
+
+    def closeEvent(self, event: QCloseEvent) -> None:
+        """Keep the layout, then end the engine and everything that runs."""
+        self._settings.set(GEOMETRY, _encoded(self.saveGeometry()))
+        self._keep_layout()
+        self.hide()
+        for dock in self._docks:
+            if isinstance(dock, LazyDock):
+                dock.shutdown()
+        self._controller.shutdown()
+        super().closeEvent(event)
+
+
+def about_text(controller: Controller) -> str:
+    """Versions of the app and of what it stands on, for a bug report."""
+    lines = [f"{APP_NAME} {importlib.metadata.version('expert-lanes')}"]
+    build = controller.machine.engine if controller.machine else None
+    if build is not None:
+        lines.append(f"llama-cpp-python {build.llama_cpp_python}, ggml {build.ggml} ({build.build})")
+    lines.append(f"Qt {qVersion()}")
+    return "\n".join(lines)
+
+
+def _write(path: Path, text: str) -> Path:
+    try:
+        path.write_text(text, "utf-8", newline="\n")
+    except OSError as error:
+        raise writing_error(error, path) from error
+    return path
+
+
+def _file_name(title: str) -> str:
+    """`title` without what a file name cannot hold on some system."""
+    kept = "".join(character if character.isalnum() or character in " -_" else " " for character in title)
+    return " ".join(kept.split())[:60] or "conversation"
+
+
+def _encoded(state: QByteArray) -> str:
+    return base64.b64encode(state.data()).decode("ascii")
+
+
+def _decoded(text: str) -> QByteArray:
+    return QByteArray.fromBase64(text.encode("ascii", "ignore"))

@@ -1,0 +1,152 @@
+"""The settings: each declared once with key, default, text and range; kept as one JSON file."""
+
+import json
+import logging
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from PySide6.QtCore import QT_TRANSLATE_NOOP, QObject, Signal
+
+T = TypeVar("T", str, int, float)
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Setting(Generic[T]):
+    """One thing the user (or the window itself) chooses.
+
+    Attributes:
+        key: Its name in the file.
+        default: Its value until chosen; also gives the type.
+        text: Its label in the dialog; empty keeps it out of the dialog.
+        help: One sentence on what it does.
+        choices: Allowed values with their words, for a choice.
+        minimum, maximum, step: The range of a number.
+    """
+
+    key: str
+    default: T
+    text: str = ""
+    help: str = ""
+    choices: tuple[tuple[T, str], ...] = ()
+    minimum: float = 0.0
+    maximum: float = 0.0
+    step: float = 1.0
+
+    def accepts(self, value: object) -> bool:
+        """True for a value of the right type and within the choices or the range."""
+        kinds = (int, float) if isinstance(self.default, float) else (type(self.default),)
+        if not isinstance(value, kinds) or isinstance(value, bool):
+            return False
+        if self.choices:
+            return value in [choice for choice, _ in self.choices]
+        return self.maximum <= self.minimum or self.minimum <= value <= self.maximum  # type: ignore[operator]
+
+
+THEME = Setting(
+    "theme",
+    "system",
+    QT_TRANSLATE_NOOP("settings", "Look"),
+    QT_TRANSLATE_NOOP("settings", "Follow the system, or always light or dark."),
+    choices=(
+        ("system", QT_TRANSLATE_NOOP("settings", "Like the system")),
+        ("light", QT_TRANSLATE_NOOP("settings", "Light")),
+        ("dark", QT_TRANSLATE_NOOP("settings", "Dark")),
+    ),
+)
+TEMPERATURE = Setting(
+    "temperature",
+    0.8,
+    QT_TRANSLATE_NOOP("settings", "Temperature"),
+    QT_TRANSLATE_NOOP("settings", "0 always takes the likeliest word; higher values vary more."),
+    maximum=2.0,
+    step=0.1,
+)
+MAX_TOKENS = Setting(
+    "max_tokens",
+    2048,
+    QT_TRANSLATE_NOOP("settings", "Longest answer"),
+    QT_TRANSLATE_NOOP("settings", "Tokens after which an answer is cut. A token is about ¾ of an English word."),
+    minimum=16,
+    maximum=131072,
+    step=256,
+)
+LAST_MODEL = Setting("last_model", "")
+GEOMETRY = Setting("window_geometry", "")
+LAYOUT = Setting("window_layout", "")
+
+SETTINGS: tuple[Setting[Any], ...] = (THEME, TEMPERATURE, MAX_TOKENS, LAST_MODEL, GEOMETRY, LAYOUT)
+
+
+class Settings(QObject):
+    """The chosen values, written to `path` at every change.
+
+    A file that cannot be read is kept aside and the defaults are used; a value out of its range is
+    replaced by its default; both are logged.
+
+    Signals:
+        changed: The key of the setting that changed.
+    """
+
+    changed = Signal(str)
+
+    def __init__(self, path: Path, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._path = path
+        self._values = self._read()
+
+    def get(self, setting: Setting[T]) -> T:
+        """The chosen value, or the default."""
+        value = self._values.get(setting.key, setting.default)
+        return type(setting.default)(value)
+
+    def set(self, setting: Setting[T], value: T) -> None:
+        """Choose a value and write the file.
+
+        Raises:
+            ValueError: the value is not one the setting accepts.
+        """
+        if not setting.accepts(value):
+            raise ValueError(f"{setting.key} does not accept {value!r}")
+        if self.get(setting) == value:
+            return
+        self._values[setting.key] = value
+        self._write()
+        self.changed.emit(setting.key)
+
+    def _read(self) -> dict[str, Any]:
+        try:
+            stored = json.loads(self._path.read_text("utf-8"))
+            if not isinstance(stored, dict):
+                raise ValueError("not an object")
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError) as error:
+            aside = self._path.with_suffix(".unreadable.json")
+            log.warning("settings unreadable (%s); kept as %s", error, aside)
+            try:
+                self._path.replace(aside)
+            except OSError as move_error:
+                log.warning("settings could not be kept aside: %s", move_error)
+            return {}
+        values = {}
+        for setting in SETTINGS:
+            if setting.key not in stored:
+                continue
+            if setting.accepts(stored[setting.key]):
+                values[setting.key] = stored[setting.key]
+            else:
+                log.warning("setting %s: %r is not accepted", setting.key, stored[setting.key])
+        return values
+
+    def _write(self) -> None:
+        whole = self._path.with_suffix(".new")
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            whole.write_text(json.dumps(self._values, indent=1, ensure_ascii=False), "utf-8")
+            os.replace(whole, self._path)  # noqa: PTH105 - the atomic one on every system
+        except OSError as error:
+            log.error("settings could not be written: %s", error)

@@ -1,0 +1,165 @@
+"""The status bar's permanent line: what is loaded, where, and the prediction beside the engine's own report."""
+
+from PySide6.QtCore import QCoreApplication
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QSizePolicy, QWidget
+
+from app.engine.protocol import Loaded
+from app.placement.plan import Plan
+from app.ui.controller import FAILED, LOADING, Controller
+from app.ui.theme import GRID, set_role
+from app.ui.words import in_bytes, number
+
+REPORTED_PARTS = ("weights", "experts", "kv", "compute", "output")
+"""Parts that llama.cpp reports. A plan also predicts a driver context and a margin, which it cannot."""
+
+
+class TruthLine(QWidget):
+    """Model, devices, memory, expert device; details in the tooltips."""
+
+    def __init__(self, controller: Controller, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._controller = controller
+        self.model = QLabel(self)
+        self.devices = QLabel(self)
+        self.memory = QLabel(self)
+        self.expert_device = QLabel(self)
+        self.difference = QLabel(self)
+        set_role(self.difference, "warning")
+        self.model.setAccessibleName(self.tr("Model"))
+        self.devices.setAccessibleName(self.tr("Devices"))
+        self.memory.setAccessibleName(self.tr("Memory"))
+        self.expert_device.setAccessibleName(self.tr("Expert device"))
+        self.difference.setAccessibleName(self.tr("Differences from the plan"))
+        row = QHBoxLayout(self)
+        row.setContentsMargins(GRID, 0, GRID, 0)
+        row.setSpacing(GRID)
+        for label in (self.model, self.devices, self.memory, self.difference, self.expert_device):
+            label.setSizePolicy(QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Preferred)
+            row.addWidget(label)
+        row.addStretch(1)
+        controller.state_changed.connect(lambda _state: self._update())
+        controller.loaded.connect(lambda _report: self._update())
+        self._update()
+
+    @property
+    def text(self) -> str:
+        """The whole line."""
+        labels = (self.model, self.devices, self.memory, self.difference, self.expert_device)
+        return " | ".join(label.text() for label in labels if label.text())
+
+    def _update(self) -> None:
+        controller = self._controller
+        facts, plan, report = controller.loaded_facts, controller.loaded_plan, controller.loaded_report
+        if facts is None or plan is None or report is None:
+            self._show_nothing_loaded(controller.state)
+            return
+        self.model.setText(f"{facts.name} ({facts.quantization})")
+        self.model.setToolTip("\n".join(facts.files))
+        self.devices.setText(devices_in_words(plan, report))
+        self.devices.setToolTip(lanes_in_words(report))
+        self.memory.setText(memory_in_words(plan, report))
+        self.memory.setToolTip(memory_table(plan, report))
+        self.expert_device.setText(expert_device_in_words(report, moe=bool(facts.moe_layers)))
+        self.expert_device.setToolTip(report.reason)
+        count = len(report.differences)
+        one = self.tr("1 difference from the plan")
+        many = self.tr("{count} differences from the plan").format(count=number(count))
+        self.difference.setText(one if count == 1 else many)
+        self.difference.setToolTip("\n".join(report.differences))
+        self.difference.setVisible(count > 0)
+
+    def _show_nothing_loaded(self, state: str) -> None:
+        words = {
+            LOADING: self.tr("Loading the model…"),
+            FAILED: self.tr("No model is loaded: the last load or the engine failed"),
+        }
+        self.model.setText(words.get(state, self.tr("No model is loaded")))
+        self.model.setToolTip("")
+        for label in (self.devices, self.memory, self.expert_device, self.difference):
+            label.clear()
+            label.setToolTip("")
+        self.difference.hide()
+
+
+def predicted_bytes(plan: Plan) -> int:
+    """Predicted bytes of the parts that the engine reports too: what may be compared."""
+    return sum(part.bytes for part in plan.memory if part.part in REPORTED_PARTS)
+
+
+def devices_in_words(plan: Plan, report: Loaded) -> str:
+    """Where attention and experts really are."""
+    lanes = sorted(set(report.expert_layers.values()))
+    attention = plan.gpu or "CPU"
+    if not lanes or lanes == [attention]:
+        return attention
+    words = QCoreApplication.translate("TruthLine", "attention on {attention}, experts on {lanes}")
+    return words.format(attention=attention, lanes=" + ".join(lanes))
+
+
+def lanes_in_words(report: Loaded) -> str:
+    """How many layers' experts each lane holds, one line each."""
+    counts: dict[str, int] = {}
+    for lane in report.expert_layers.values():
+        counts[lane] = counts.get(lane, 0) + 1
+    words = QCoreApplication.translate("TruthLine", "Experts of {count} layers on {lane}")
+    return "\n".join(words.format(count=number(counts[lane]), lane=lane) for lane in sorted(counts))
+
+
+def memory_in_words(plan: Plan, report: Loaded) -> str:
+    """Prediction and report, of the same parts."""
+    words = QCoreApplication.translate("TruthLine", "Predicted {predicted} · reported by the engine {reported}")
+    reported = sum(buffer.bytes for buffer in report.buffers)
+    return words.format(predicted=in_bytes(predicted_bytes(plan)), reported=in_bytes(reported))
+
+
+def memory_table(plan: Plan, report: Loaded) -> str:
+    """Prediction and report by device and part, and what is predicted only."""
+    translate = QCoreApplication.translate
+    predicted: dict[tuple[str, str], int] = {}
+    reported: dict[tuple[str, str], int] = {}
+    for part in plan.memory:
+        key = (part.device, part.part)
+        predicted[key] = predicted.get(key, 0) + part.bytes
+    for buffer in report.buffers:
+        key = (buffer.device, buffer.part)
+        reported[key] = reported.get(key, 0) + buffer.bytes
+    both = translate("TruthLine", "{device}, {part}: predicted {predicted}, reported {reported}")
+    only = translate("TruthLine", "{device}, {part}: predicted {predicted}, not reported by the engine")
+    lines = []
+    for device, part in sorted({*predicted, *reported}):
+        line = only if part not in REPORTED_PARTS else both
+        lines.append(
+            line.format(
+                device=device,
+                part=part_in_words(part),
+                predicted=in_bytes(predicted.get((device, part), 0)),
+                reported=in_bytes(reported.get((device, part), 0)),
+            )
+        )
+    return "\n".join(lines)
+
+
+def part_in_words(part: str) -> str:
+    """A part of a plan's or a report's memory."""
+    translate = QCoreApplication.translate
+    return {
+        "weights": translate("TruthLine", "attention and other weights"),
+        "experts": translate("TruthLine", "experts"),
+        "kv": translate("TruthLine", "KV cache"),
+        "compute": translate("TruthLine", "compute buffers"),
+        "output": translate("TruthLine", "output buffer"),
+        "context": translate("TruthLine", "driver context"),
+        "pool": translate("TruthLine", "expert pool"),
+        "margin": translate("TruthLine", "safety margin"),
+    }.get(part, part)
+
+
+def expert_device_in_words(report: Loaded, *, moe: bool) -> str:
+    """Whether the routings of the CPU lane's experts are counted."""
+    translate = QCoreApplication.translate
+    if not moe:
+        return translate("TruthLine", "Dense model: it has no experts")
+    if report.expert_device:
+        return translate("TruthLine", "Expert device on: routings on the CPU lane are counted")
+    words = translate("TruthLine", "Expert device off: routings are not counted")
+    return f"{words} ({report.reason})" if report.reason else words

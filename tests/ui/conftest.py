@@ -1,0 +1,140 @@
+"""What the window's tests share: a private home, the themes, facts, and controllers over scripted engines.
+
+Factories are plain functions in `ui_factories`; here they become fixtures. Every test is failed that
+leaves a child process, a busy thread pool or a running QTimer-driven job behind.
+"""
+
+import gc
+import os
+import sys
+from pathlib import Path
+
+os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
+
+import psutil
+import pytest
+import shiboken6
+from PySide6.QtCore import QThreadPool
+from ui_factories import make_facts as _make_facts
+from ui_factories import make_machine as _make_machine
+
+SCRIPTED_ENGINE = Path(__file__).with_name("scripted_engine.py")
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    """A private EXPERT_LANES_HOME: no test reads or writes the user's own data."""
+    folder = tmp_path / "home"
+    folder.mkdir()
+    monkeypatch.setenv("EXPERT_LANES_HOME", str(folder))
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_running():
+    """Fail the test that leaves a child process or a busy thread pool."""
+    yield
+    children = [child for child in psutil.Process().children() if child.status() != psutil.STATUS_ZOMBIE]
+    busy = [
+        pool
+        for pool in gc.get_objects()
+        if isinstance(pool, QThreadPool) and shiboken6.isValid(pool) and pool.activeThreadCount()
+    ]
+    for child in children:
+        child.kill()
+    for pool in busy:
+        pool.waitForDone()
+    assert not children, f"child processes left running: {children}"
+    assert not busy, f"{len(busy)} thread pools left busy"
+
+
+@pytest.fixture
+def theme(qapp):
+    """The light look, whatever the system says."""
+    from app.ui.theme import Theme
+
+    return Theme(forced="light")
+
+
+@pytest.fixture
+def dark_theme(qapp):
+    """The dark look."""
+    from app.ui.theme import Theme
+
+    return Theme(forced="dark")
+
+
+@pytest.fixture
+def make_facts():
+    """`make_facts(layers=4, experts=8, used=2, **overrides) -> ModelFacts`."""
+    return _make_facts
+
+
+@pytest.fixture
+def make_machine():
+    """`make_machine(gpu=True, **overrides) -> Machine`."""
+    return _make_machine
+
+
+@pytest.fixture
+def store(home):
+    """A conversation store in the private home."""
+    from app.chat.store import ConversationStore
+
+    made = ConversationStore(home / "conversations.db")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def make_controller(qapp, store, home):
+    """`make_controller(*engine_arguments, facts=..., machine=...) -> Controller` over a scripted engine.
+
+    The arguments are those of scripted_engine.py. Its `read_facts` and `probe` give the factories'
+    facts and machine; pass `facts=` and `machine=` for others, or an AppError to have them raised.
+    """
+    from app.ui.controller import Controller
+    from app.ui.engine import Engine
+
+    made = []
+
+    def make(*arguments, facts=None, machine=None):
+        def give(value):
+            if isinstance(value, Exception):
+                raise value
+            return value
+
+        the_facts = facts or _make_facts()
+        the_machine = machine or _make_machine("--no-gpu" not in arguments)
+        controller = Controller(
+            Engine([sys.executable, str(SCRIPTED_ENGINE), *map(str, arguments)]),
+            store,
+            home,
+            read_facts=lambda path: give(the_facts),
+            probe=lambda folder, gpus, build: give(the_machine),
+        )
+        made.append(controller)
+        return controller
+
+    yield make
+    for controller in made:
+        controller.shutdown()
+        controller.engine.deleteLater()
+        controller.deleteLater()
+
+
+@pytest.fixture
+def loaded_controller(make_controller, qtbot):
+    """`loaded_controller(*engine_arguments, facts=..., machine=...)`: the same, with the model loaded."""
+
+    def make(*arguments, **keywords):
+        controller = make_controller(*arguments, **keywords)
+        with qtbot.waitSignals([controller.machine_changed, controller.model_changed], timeout=10000):
+            controller.probe()
+            controller.choose_model(Path("model.gguf"))
+        controller.set_plan(controller.propose_plan())
+        with qtbot.waitSignal(controller.loaded, timeout=10000):
+            controller.load()
+        return controller
+
+    return make

@@ -1,0 +1,248 @@
+"""A child process that speaks the engine protocol with behaviour chosen by its arguments.
+
+It stands where the real engine would: tests and screenshots start it through `Engine(command)`.
+Run `python scripted_engine.py --help` for the behaviours.
+"""
+
+import argparse
+import os
+import queue
+import random
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from app.engine import protocol
+from app.hardware.facts import EngineBuild, Gpu, GpuKind
+from app.placement.plan import CPU_LANE, DISK_LANE, Plan
+
+GIB = 1024**3
+BUILD = EngineBuild(
+    llama_cpp_python="0.3.36",
+    ggml="0.25.3",
+    build="CPU + Vulkan",
+    backends=("CPU", "Vulkan"),
+    expert_device=True,
+)
+GPU = Gpu(
+    name="Scripted Graphics 8 GB",
+    backend="Vulkan",
+    device="Vulkan0",
+    kind=GpuKind.DISCRETE,
+    total_bytes=8 * GIB,
+    free_bytes=7 * GIB,
+    driver="1.0",
+)
+
+
+def parse(argv: list[str]) -> argparse.Namespace:
+    """The behaviours."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--no-gpu", action="store_true", help="report no GPU")
+    parser.add_argument("--tokens", type=int, default=12, help="tokens of an answer")
+    parser.add_argument("--text", default="", help="answer with this text, cut into words")
+    parser.add_argument("--text-file", default="", help="answer with the text of this file")
+    parser.add_argument("--token-ms", type=float, default=0.0, help="pause after each token")
+    parser.add_argument("--prompt-ms", type=float, default=0.0, help="time the prompt takes")
+    parser.add_argument("--load-ms", type=float, default=0.0, help="time a load takes")
+    parser.add_argument("--hold-after", type=int, default=-1, help="wait for Cancel after N tokens")
+    parser.add_argument("--hold-load", action="store_true", help="a load waits for Cancel")
+    parser.add_argument("--crash-after", type=int, default=-1, help="SIGKILL itself after N tokens")
+    parser.add_argument("--crash-once", default="", help="crash only if this file does not exist yet")
+    parser.add_argument("--crash-on-load", action="store_true", help="SIGKILL itself in the load")
+    parser.add_argument("--fail-load", default="", help="answer every load with this error code")
+    parser.add_argument("--fail-answer", default="", help="answer every question with this error code")
+    parser.add_argument("--garbage", action="store_true", help="write a line that is no message, in an answer")
+    parser.add_argument("--protocol", type=int, default=protocol.PROTOCOL_VERSION)
+    parser.add_argument("--difference", default="", help="a difference to report after a load")
+    parser.add_argument("--no-expert-device", default="", help="why routings are not counted")
+    parser.add_argument("--experts", type=int, default=8, help="experts per layer in the routings")
+    parser.add_argument("--record", default="", help="append every request line to this file")
+    return parser.parse_args(argv)
+
+
+class ScriptedEngine:
+    """Reads requests, writes events."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self._options = options
+        self._queue: queue.Queue[protocol.AnyRequest | None] = queue.Queue()
+        self._cancelled: set[int] = set()
+        self._cancel = threading.Condition()
+        self._write_lock = threading.Lock()
+        self._plan: Plan | None = None
+        self._decoded = 0
+        self._prompted = 0
+
+    def run(self) -> None:
+        """Answer until standard input ends."""
+        self._say(protocol.Ready(protocol=self._options.protocol, pid=os.getpid()))
+        threading.Thread(target=self._read, daemon=True).start()
+        while (request := self._queue.get()) is not None:
+            if isinstance(request, protocol.ListDevices):
+                gpus = () if self._options.no_gpu else (GPU,)
+                self._say(protocol.Devices(id=request.id, gpus=gpus, build=BUILD))
+            elif isinstance(request, protocol.Load):
+                self._load(request)
+            elif isinstance(request, protocol.Generate):
+                self._generate(request)
+            elif isinstance(request, protocol.Unload):
+                self._plan = None
+                self._say(protocol.Unloaded(id=request.id))
+
+    def _read(self) -> None:
+        for line in sys.stdin.buffer:
+            if self._options.record:
+                with Path(self._options.record).open("ab") as record:
+                    record.write(line)
+            request = protocol.decode_request(line)
+            if isinstance(request, protocol.Cancel):
+                with self._cancel:
+                    self._cancelled.add(request.target)
+                    self._cancel.notify_all()
+            elif isinstance(request, protocol.ReadRouting):
+                self._say(self._routing(request.id))
+            else:
+                self._queue.put(request)
+        os._exit(0)  # the parent is gone or has closed the input: end at once, like the real child
+
+    def _say(self, event: protocol.Event) -> None:
+        with self._write_lock:
+            sys.stdout.buffer.write(protocol.encode(event))
+            sys.stdout.buffer.flush()
+
+    def _pause(self, request_id: int, milliseconds: float | None) -> bool:
+        """Wait, or forever for None; True when the request was cancelled."""
+        with self._cancel:
+            seconds = None if milliseconds is None else milliseconds / 1000
+            return self._cancel.wait_for(lambda: request_id in self._cancelled, seconds)
+
+    def _fail(self, request_id: int, code: str, what: str) -> None:
+        self._say(protocol.Failed(id=request_id, code=code, message=what, detail="from the script"))
+
+    def _load(self, request: protocol.Load) -> None:
+        options = self._options
+        self._plan = None
+        for step in range(1, 11):
+            if self._pause(request.id, options.load_ms / 10):
+                return self._fail(request.id, "cancelled", "The load was cancelled.")
+            self._say(protocol.LoadProgress(id=request.id, fraction=step / 10))
+            if step == 5 and options.crash_on_load:
+                os.kill(os.getpid(), signal.SIGKILL)
+            if step == 5 and options.hold_load:
+                self._pause(request.id, None)
+        if options.fail_load:
+            return self._fail(request.id, options.fail_load, "The script fails every load.")
+        self._plan = plan = request.plan
+        self._decoded = self._prompted = 0
+        # Not the prediction itself: what is shown as reported must be told apart from it.
+        buffers = tuple(
+            protocol.BufferReport(device=part.device, part=part.part, bytes=int(part.bytes * 0.98))
+            for part in plan.memory
+            if part.part in ("weights", "experts", "kv", "compute")
+        )
+        return self._say(
+            protocol.Loaded(
+                id=request.id,
+                seconds=1.4,
+                n_ctx=plan.n_ctx,
+                buffers=buffers,
+                expert_layers=plan.expert_lanes,
+                differences=(options.difference,) if options.difference else (),
+                expert_device=not options.no_expert_device,
+                reason=options.no_expert_device,
+            )
+        )
+
+    def _pieces(self) -> list[str]:
+        options = self._options
+        text = Path(options.text_file).read_text("utf-8") if options.text_file else options.text
+        if text:
+            return [word for word in text.replace(" ", "\0 ").split("\0") if word]
+        return ["Word"] + [f" {number}" for number in range(1, options.tokens)]
+
+    def _generate(self, request: protocol.Generate) -> None:
+        options = self._options
+        if options.fail_answer:
+            return self._fail(request.id, options.fail_answer, "The script fails every question.")
+        if self._plan is None:
+            return self._fail(request.id, "bad_usage", "No model is loaded.")
+        started = time.monotonic()
+        prompt = sum(len(message.content.split()) + 4 for message in request.messages)
+        stopped = False
+        for step in range(5):
+            done = prompt * step // 4
+            self._say(protocol.PromptProgress(id=request.id, done=done, total=prompt, reused=0))
+            stopped = stopped or self._pause(request.id, options.prompt_ms / 5)
+        self._prompted += prompt
+        first = time.monotonic()
+        said: list[str] = []
+        for piece in self._pieces()[: request.max_tokens]:
+            if stopped:
+                break
+            said.append(piece)
+            self._decoded += 1
+            self._say(protocol.Token(id=request.id, text=piece, count=len(said)))
+            if len(said) == options.crash_after and self._may_crash():
+                os.kill(os.getpid(), signal.SIGKILL)
+            if options.garbage and len(said) == 3:
+                with self._write_lock:
+                    sys.stdout.buffer.write(b"llama says hello\n")
+                    sys.stdout.buffer.flush()
+            stopped = self._pause(request.id, None if len(said) == options.hold_after else options.token_ms)
+        seconds = max(time.monotonic() - first, 1e-6)
+        reason = "stopped" if stopped else "end_of_text"
+        if not stopped and len(said) == request.max_tokens:
+            reason = "max_tokens"
+        return self._say(
+            protocol.Finished(
+                id=request.id,
+                text="".join(said),
+                stop_reason=reason,
+                prompt_tokens=prompt,
+                reused_tokens=0,
+                completion_tokens=len(said),
+                ttft_seconds=first - started,
+                prompt_tokens_per_second=prompt / max(first - started, 1e-6),
+                tokens_per_second=(len(said) - 1) / seconds if len(said) > 1 else 0.0,
+                cache=protocol.CacheReport(
+                    requested_bytes=0, allocated_bytes=0, used=False, reason="no pool", hits=0, misses=0
+                ),
+            )
+        )
+
+    def _may_crash(self) -> bool:
+        if not self._options.crash_once:
+            return True
+        try:
+            Path(self._options.crash_once).touch(exist_ok=False)
+        except FileExistsError:
+            return False
+        return True
+
+    def _routing(self, request_id: int) -> protocol.Routing:
+        plan = self._plan
+        seen = [] if plan is None or self._options.no_expert_device else plan.expert_lanes.items()
+        layers = [layer for layer, lane in seen if lane in (CPU_LANE, DISK_LANE)]
+        experts = self._options.experts
+        return protocol.Routing(
+            id=request_id,
+            decode={layer: _counts(layer, self._decoded, experts) for layer in layers},
+            prompt={layer: _counts(layer + 1000, self._prompted, experts) for layer in layers},
+        )
+
+
+def _counts(layer: int, tokens: int, experts: int, used: int = 2) -> tuple[int, ...]:
+    """Counts of one layer after `tokens` tokens: uneven, the same on every run, growing only."""
+    weights = [1 / (place + 1) ** 0.9 for place in range(experts)]
+    random.Random(layer).shuffle(weights)
+    total = sum(weights)
+    return tuple(int(tokens * used * weight / total) for weight in weights)
+
+
+if __name__ == "__main__":
+    ScriptedEngine(parse(sys.argv[1:])).run()

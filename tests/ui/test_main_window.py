@@ -1,0 +1,327 @@
+"""The window around wizard and chat: pages, menus, the line of truth, layout kept, a clean end."""
+
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import Qt, QUrl, Signal
+from PySide6.QtGui import QDesktopServices
+from PySide6.QtWidgets import QDockWidget, QFileDialog, QLabel, QMenu, QWidget
+
+from app.engine.protocol import BufferReport, Loaded, LogLine
+from app.errors import AppError, ErrorCode
+from app.library.folders import log_folder
+from app.placement.plan import MemoryPart, Plan
+from app.ui.controller import EMPTY, READY
+from app.ui.lazy_dock import LazyDock
+from app.ui.main_window import MainWindow, about_text, build_window
+from app.ui.settings import LAST_MODEL, Settings
+from app.ui.truth_line import expert_device_in_words, memory_in_words, memory_table
+
+GIB = 1024**3
+
+
+class PlainWizard(QWidget):
+    finished = Signal()
+
+
+@pytest.fixture
+def settings(qapp, home):
+    return Settings(home / "settings.json")
+
+
+@pytest.fixture
+def make_window(qtbot, theme, settings):
+    """`make_window(controller, docks=0) -> MainWindow` with a wizard that is only a signal."""
+
+    def make(controller, docks=0):
+        made_docks = []
+        for number in range(docks):
+            dock = QDockWidget(f"Dock {number}")
+            dock.setObjectName(f"dock{number}")
+            dock.setWidget(QLabel("contents"))
+            made_docks.append(dock)
+        window = MainWindow(controller, theme, settings, PlainWizard(), made_docks)
+        qtbot.addWidget(window)
+        window.show()
+        qtbot.waitExposed(window)
+        return window
+
+    return make
+
+
+def ask(qtbot, window, controller, text="Hello?"):
+    with qtbot.waitSignal(controller.finished, timeout=10000):
+        window.chat.ask(text)
+
+
+# ---- pages and menus -------------------------------------------------------------------------------
+
+
+def test_the_window_opens_with_the_wizard_and_goes_on_to_the_chat(loaded_controller, make_window):
+    window = make_window(loaded_controller(), docks=2)
+    assert window.page is window.wizard
+    assert not any(dock.isVisible() for dock in window.findChildren(QDockWidget))
+    window.wizard.finished.emit()
+    assert window.page is window.chat
+    assert all(dock.isVisible() for dock in window.findChildren(QDockWidget))
+
+
+def test_another_model_can_be_chosen_or_not(loaded_controller, make_window, qtbot, make_facts):
+    controller = loaded_controller()
+    window = make_window(controller)
+    window.show_chat()
+    plan = controller.loaded_plan
+    window.choose_action.trigger()
+    assert window.page is window.wizard
+    controller._read_facts = lambda _path: make_facts(layers=2, name="Other")
+    with qtbot.waitSignal(controller.model_changed, timeout=10000):
+        controller.choose_model(Path("other.gguf"))
+    window.back_action.trigger()
+    assert window.page is window.chat
+    assert controller.plan is plan
+    assert controller.state == READY
+
+
+def test_a_failure_told_by_the_wizard_is_not_told_again_by_the_chat(loaded_controller, make_window):
+    controller = loaded_controller()
+    window = make_window(controller)
+    controller.failed.emit(AppError(ErrorCode.NOT_GGUF, "It is a picture."))
+    window.show_chat()
+    assert window.chat.banner.isHidden()
+    controller.failed.emit(AppError(ErrorCode.CONTEXT_FULL, "The context is full."))
+    assert not window.chat.banner.isHidden()
+
+
+def test_ctrl_n_begins_a_new_conversation(loaded_controller, make_window, qtbot):
+    controller = loaded_controller()
+    window = make_window(controller)
+    window.show_chat()
+    ask(qtbot, window, controller)
+    assert controller.conversation.id is not None
+    window.activateWindow()
+    qtbot.waitUntil(window.isActiveWindow)
+    qtbot.keyClick(window, Qt.Key.Key_N, Qt.KeyboardModifier.ControlModifier)
+    assert controller.conversation.id is None
+
+
+def test_actions_are_offered_only_where_they_work(make_controller, make_window):
+    controller = make_controller()
+    window = make_window(controller)
+    assert not window.new_action.isEnabled()
+    assert not window.export_action.isEnabled()
+    window.show_chat()
+    assert controller.state == EMPTY
+    assert window.new_action.isEnabled()
+    assert not window.back_action.isEnabled()
+    assert not window.reload_action.isEnabled()
+    assert not window.export_action.isEnabled(), "there is no conversation yet"
+
+
+def test_a_lost_model_can_be_loaded_again_from_the_menu(loaded_controller, make_window, qtbot, tmp_path):
+    controller = loaded_controller("--crash-after", 2, "--crash-once", tmp_path / "crashed")
+    window = make_window(controller)
+    window.show_chat()
+    with qtbot.waitSignal(controller.failed, timeout=10000):
+        window.chat.ask("Hello?")
+    window.chat.banner.clear()
+    assert window.reload_action.isEnabled()
+    with qtbot.waitSignal(controller.loaded, timeout=10000):
+        window.reload_action.trigger()
+    assert not window.reload_action.isEnabled()
+
+
+def test_a_conversation_is_exported_as_markdown(loaded_controller, make_window, qtbot, monkeypatch, tmp_path):
+    controller = loaded_controller("--text", "An **answer**")
+    window = make_window(controller)
+    window.show_chat()
+    ask(qtbot, window, controller, 'What / is "it"?')
+    target = tmp_path / "对话 one.md"
+    offered = []
+    monkeypatch.setattr(
+        QFileDialog,
+        "getSaveFileName",
+        lambda _parent, _title, path, _kind: (offered.append(path), (str(target), ""))[1],
+    )
+    window.export_action.trigger()
+    qtbot.waitUntil(lambda: "Saved as" in window.statusBar().currentMessage(), timeout=10000)
+    assert Path(offered[0]).name == "What is it.md"
+    text = target.read_text("utf-8")
+    assert 'What / is "it"?' in text
+    assert "An **answer**" in text
+
+
+def test_an_export_that_cannot_be_written_is_told(loaded_controller, make_window, qtbot, monkeypatch, tmp_path):
+    controller = loaded_controller()
+    window = make_window(controller)
+    window.show_chat()
+    ask(qtbot, window, controller)
+    nowhere = tmp_path / "missing" / "x.md"
+    monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_arguments: (str(nowhere), ""))
+    window.export_action.trigger()
+    qtbot.waitUntil(lambda: not window.chat.banner.isHidden(), timeout=10000)
+    assert str(nowhere) in window.chat.banner.text
+
+
+def test_the_log_folder_is_opened_even_before_anything_was_logged(make_controller, make_window, monkeypatch):
+    opened = []
+    monkeypatch.setattr(QDesktopServices, "openUrl", opened.append)
+    make_window(make_controller()).logs_action.trigger()
+    assert opened == [QUrl.fromLocalFile(str(log_folder()))]
+    assert log_folder().is_dir()
+
+
+def test_warnings_of_the_engine_are_shown_for_a_while(make_controller, make_window):
+    controller = make_controller()
+    window = make_window(controller)
+    controller.engine.log_line.emit(LogLine(level="warning", text="the context is small"))
+    assert window.statusBar().currentMessage() == "the context is small"
+
+
+def test_about_names_every_version_that_is_known(loaded_controller, make_controller, monkeypatch):
+    monkeypatch.setattr("importlib.metadata.version", lambda _name: "1.2.3")
+    text = about_text(loaded_controller())
+    assert "Expert Lanes 1.2.3" in text
+    assert "ggml 0.25.3" in text
+    assert "ggml" not in about_text(make_controller()), "a version that is not known is not named"
+
+
+def test_no_two_menu_entries_share_a_shortcut(make_controller, make_window):
+    window = make_window(make_controller(), docks=2)
+    actions = [action for menu in window.menuBar().findChildren(QMenu) for action in menu.actions()]
+    shortcuts = [action.shortcut().toString() for action in actions if not action.shortcut().isEmpty()]
+    assert len(shortcuts) == len(set(shortcuts)) >= 7
+
+
+# ---- the line of truth -----------------------------------------------------------------------------
+
+
+def test_the_line_of_truth_says_what_is_loaded_and_what_was_predicted(loaded_controller, make_window):
+    controller = loaded_controller("--difference", "Layer 3: planned on Vulkan0, loaded on CPU.")
+    window = make_window(controller)
+    text = window.truth_line.text
+    assert controller.facts.name in text
+    assert memory_in_words(controller.loaded_plan, controller.loaded_report) in text
+    assert "1 difference from the plan" in text
+    assert window.truth_line.difference.toolTip() == "Layer 3: planned on Vulkan0, loaded on CPU."
+    assert window.windowTitle().startswith(controller.facts.name)
+
+
+def test_the_line_of_truth_forgets_a_model_that_is_gone(loaded_controller, make_window, qtbot):
+    controller = loaded_controller("--crash-after", 2)
+    window = make_window(controller)
+    window.show_chat()
+    with qtbot.waitSignal(controller.failed, timeout=10000):
+        window.chat.ask("Hello?")
+    assert controller.facts.name not in window.truth_line.text
+    assert "No model is loaded" in window.truth_line.text
+    assert window.windowTitle() == "Expert Lanes"
+
+
+def report(**overrides):
+    fields = {
+        "seconds": 1.0,
+        "n_ctx": 512,
+        "buffers": (
+            BufferReport(device="CPU", part="weights", bytes=2 * GIB),
+            BufferReport(device="CPU", part="output", bytes=GIB),
+        ),
+        "expert_layers": {0: "CPU"},
+        "differences": (),
+        "expert_device": True,
+    }
+    return Loaded(**{**fields, **overrides})
+
+
+def test_only_what_both_know_is_compared():
+    parts = (("weights", 2 * GIB), ("kv", GIB), ("margin", GIB), ("context", GIB))
+    memory = tuple(MemoryPart(device="CPU", part=part, bytes=size) for part, size in parts)
+    plan = Plan(model_files=("m.gguf",), gpu=None, expert_lanes={0: "CPU"}, n_ctx=512, memory=memory)
+    assert memory_in_words(plan, report()) == "Predicted 3.0 GiB · reported by the engine 3.0 GiB"
+    table = memory_table(plan, report())
+    assert "safety margin: predicted 1.0 GiB, not reported by the engine" in table
+    assert "output buffer: predicted 0 B, reported 1.0 GiB" in table
+
+
+@pytest.mark.parametrize(
+    ("changes", "moe", "words"),
+    [
+        ({}, True, "Expert device on"),
+        ({"expert_device": False, "reason": "another ggml"}, True, "routings are not counted (another ggml)"),
+        ({"expert_device": False}, False, "Dense model"),
+    ],
+)
+def test_the_expert_device_is_told_in_words(changes, moe, words):
+    assert words in expert_device_in_words(report(**changes), moe=moe)
+
+
+# ---- begin and end ---------------------------------------------------------------------------------
+
+
+def test_geometry_docks_and_the_last_model_are_kept(loaded_controller, make_window, settings, qtbot):
+    window = make_window(loaded_controller(), docks=2)
+    window.show_chat()
+    window.resize(770, 640)
+    window.findChild(QDockWidget, "dock1").close()
+    window.close()
+    assert not window.isVisible()
+
+    controller = loaded_controller()
+    again = make_window(controller, docks=2)
+    assert again.size() == window.size()
+    again.show_chat()
+    assert [again.findChild(QDockWidget, name).isVisible() for name in ("dock0", "dock1")] == [True, False]
+    with qtbot.waitSignal(controller.loaded, timeout=10000):
+        controller.load()
+    assert settings.get(LAST_MODEL) == controller.facts.files[0]
+
+
+def test_closing_in_the_wizard_keeps_the_docks_for_the_chat(make_controller, make_window):
+    make_window(make_controller(), docks=1).close()
+    again = make_window(make_controller(), docks=1)
+    again.show_chat()
+    assert again.findChild(QDockWidget).isVisible()
+
+
+def test_nothing_of_the_chat_is_made_before_the_chat_is_seen(make_controller, theme, settings, store, qtbot):
+    conversation = store.new_conversation()
+    store.add_message(conversation, None, "user", "Hello?")
+    window = build_window(make_controller(), theme, settings)
+    qtbot.addWidget(window)
+    window.show()
+    qtbot.waitExposed(window)
+    docks = window.findChildren(LazyDock)
+    assert len(docks) == 2
+    assert window.chat.transcript.messages == ()
+    window.close()
+    assert all(dock.widget() is None for dock in docks)
+
+
+def test_closing_ends_the_engine(loaded_controller, make_window):
+    controller = loaded_controller()
+    window = make_window(controller)
+    assert controller.engine.running
+    window.close()
+    assert not controller.engine.running
+
+
+def test_damaged_layout_settings_open_a_usual_window(make_controller, make_window, settings):
+    from app.ui.settings import GEOMETRY, LAYOUT
+
+    settings.set(GEOMETRY, "no base64 ⚠")
+    settings.set(LAYOUT, "AAAA")
+    window = make_window(make_controller(), docks=1)
+    assert window.isVisible()
+    assert window.width() >= window.minimumWidth()
+
+
+def test_the_whole_window_is_built_with_its_real_parts(loaded_controller, theme, settings, qtbot):
+    controller = loaded_controller("--tokens", 5)
+    window = build_window(controller, theme, settings)
+    qtbot.addWidget(window)
+    window.show()
+    qtbot.waitExposed(window)
+    window.show_chat()
+    ask(qtbot, window, controller)
+    assert {dock.objectName() for dock in window.findChildren(QDockWidget)} == {"lanes", "graphs"}
+    assert all(dock.widget() is not None for dock in window.findChildren(QDockWidget))
+    window.close()

@@ -1,0 +1,99 @@
+"""Settings are typed, kept, and never stop the window from opening."""
+
+import json
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from PySide6.QtWidgets import QComboBox, QDoubleSpinBox, QSpinBox
+
+from app.ui.settings import LAST_MODEL, MAX_TOKENS, SETTINGS, TEMPERATURE, THEME, Settings
+from app.ui.settings_dialog import SettingsDialog
+
+
+@pytest.fixture
+def path(home):
+    return home / "data" / "settings.json"
+
+
+def test_what_was_chosen_is_there_again(qapp, path):
+    first = Settings(path)
+    assert first.get(TEMPERATURE) == TEMPERATURE.default
+    first.set(TEMPERATURE, 0.3)
+    first.set(LAST_MODEL, "/models/模型 一.gguf")
+    again = Settings(path)
+    assert again.get(TEMPERATURE) == 0.3
+    assert again.get(LAST_MODEL) == "/models/模型 一.gguf"
+
+
+def test_a_change_is_told_and_the_same_value_is_not(qtbot, path):
+    made = Settings(path)
+    with qtbot.waitSignal(made.changed) as told:
+        made.set(THEME, "dark")
+    assert told.args == ["theme"]
+    with qtbot.assertNotEmitted(made.changed):
+        made.set(THEME, "dark")
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        (THEME, "pink"),
+        (TEMPERATURE, 2.5),
+        (TEMPERATURE, "hot"),
+        (MAX_TOKENS, 0),
+        (MAX_TOKENS, True),
+        (MAX_TOKENS, 20.5),
+    ],
+)
+def test_a_value_out_of_range_is_refused(qapp, path, setting, value):
+    with pytest.raises(ValueError, match=setting.key):
+        Settings(path).set(setting, value)
+    assert not path.exists()
+
+
+def test_a_wrong_value_in_the_file_is_replaced_by_the_default_alone(qapp, path):
+    path.parent.mkdir()
+    path.write_text(json.dumps({"theme": 3, "temperature": 1, "max_tokens": 64, "unknown": 1}), "utf-8")
+    made = Settings(path)
+    assert (made.get(THEME), made.get(TEMPERATURE), made.get(MAX_TOKENS)) == ("system", 1.0, 64)
+    assert isinstance(made.get(TEMPERATURE), float)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
+@given(st.binary(max_size=60) | st.text(max_size=60).map(str.encode))
+def test_any_file_gives_usable_settings(qapp, home, content):
+    path = home / "any.json"
+    path.write_bytes(content)
+    made = Settings(path)
+    for setting in SETTINGS:
+        assert setting.accepts(made.get(setting))
+
+
+def test_an_unreadable_file_is_kept_aside(qapp, path):
+    path.parent.mkdir()
+    path.write_text("{half", "utf-8")
+    Settings(path).set(THEME, "dark")
+    assert path.with_suffix(".unreadable.json").read_text("utf-8") == "{half"
+    assert Settings(path).get(THEME) == "dark"
+
+
+def test_every_default_is_accepted():
+    for setting in SETTINGS:
+        assert setting.accepts(setting.default), setting.key
+
+
+def test_the_dialog_edits_every_setting_that_has_a_text(qtbot, path):
+    made = Settings(path)
+    dialog = SettingsDialog(made)
+    qtbot.addWidget(dialog)
+    look, temperature, longest = (dialog.editor(setting) for setting in (THEME, TEMPERATURE, MAX_TOKENS))
+    assert isinstance(look, QComboBox)
+    look.setCurrentIndex(look.findData("dark"))
+    assert isinstance(temperature, QDoubleSpinBox)
+    temperature.setValue(0.0)
+    assert isinstance(longest, QSpinBox)
+    longest.setValue(4096)
+    again = Settings(path)
+    assert (again.get(THEME), again.get(TEMPERATURE), again.get(MAX_TOKENS)) == ("dark", 0.0, 4096)
+    assert all(editor.accessibleName() for editor in (look, temperature, longest))

@@ -1,0 +1,135 @@
+"""The two looks are readable, follow what is asked, and dress an application without complaints."""
+
+import dataclasses
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PySide6.QtGui import QColor, QFontInfo
+from PySide6.QtWidgets import QApplication, QLabel, QPushButton
+
+from app.ui.stylesheet import style_sheet
+from app.ui.theme import DARK, LIGHT, Theme, mix, monospace_font, set_kind, set_role
+
+LOOKS = [pytest.param(LIGHT, id="light"), pytest.param(DARK, id="dark")]
+READABLE = 4.5
+"""WCAG 2 contrast of normal text, level AA."""
+VISIBLE = 3.0
+"""WCAG 2 contrast of graphics."""
+
+
+def luminance(color):
+    def linear(channel):
+        return channel / 12.92 if channel <= 0.04045 else ((channel + 0.055) / 1.055) ** 2.4
+
+    return 0.2126 * linear(color.redF()) + 0.7152 * linear(color.greenF()) + 0.0722 * linear(color.blueF())
+
+
+def contrast(first, second):
+    light, dark = sorted((luminance(first), luminance(second)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+@pytest.mark.parametrize("colors", LOOKS)
+@pytest.mark.parametrize("background", ["window", "surface"])
+@pytest.mark.parametrize("text", ["text", "muted_text", "accent", "gpu", "cpu", "warning", "error", "success", "disk"])
+def test_text_is_readable_on_every_background(colors, text, background):
+    assert contrast(getattr(colors, text), getattr(colors, background)) >= READABLE
+
+
+@pytest.mark.parametrize("colors", LOOKS)
+def test_text_on_raised_and_accented_places_is_readable(colors):
+    assert contrast(colors.text, colors.raised) >= READABLE
+    assert contrast(colors.muted_text, colors.raised) >= READABLE
+    assert contrast(colors.on_accent, colors.accent) >= READABLE
+    assert contrast(colors.text, mix(colors.surface, colors.accent, 0.13)) >= READABLE
+
+
+@pytest.mark.parametrize("colors", LOOKS)
+def test_graph_lines_are_visible_and_all_different(colors):
+    assert len({color.name() for color in colors.graph}) == len(colors.graph) >= 5
+    assert all(contrast(color, colors.surface) >= VISIBLE for color in colors.graph)
+
+
+@pytest.mark.parametrize("colors", LOOKS)
+def test_more_heat_stands_out_more(colors):
+    steps = [contrast(color, colors.surface) for color in colors.heat]
+    assert all(before < after for before, after in itertools.pairwise(steps))
+
+
+@given(st.floats(allow_nan=False), st.booleans())
+def test_any_heat_has_a_colour_between_the_stops(qapp, fraction, dark):
+    theme = Theme(forced="dark" if dark else "light")
+    color = theme.heat_color(fraction)
+    assert color.isValid()
+    if fraction <= 0:
+        assert color.name() == theme.colors.heat[0].name()
+    if fraction >= 1:
+        assert color.name() == theme.colors.heat[-1].name()
+
+
+def test_a_forced_look_wins_and_a_change_is_told_once(qtbot):
+    theme = Theme(forced="light")
+    assert (theme.dark, theme.colors) == (False, LIGHT)
+    with qtbot.waitSignal(theme.changed):
+        theme.force("dark")
+    assert (theme.dark, theme.colors) == (True, DARK)
+    with qtbot.assertNotEmitted(theme.changed):
+        theme.force("dark")
+
+
+def test_the_dressed_application_changes_with_the_look(qapp, qtbot):
+    style, sheet, palette, font = qapp.style().objectName(), qapp.styleSheet(), qapp.palette(), qapp.font()
+    try:
+        theme = Theme(forced="light")
+        theme.apply(qapp)
+        assert qapp.palette().window().color().name() == LIGHT.window.name()
+        theme.force("dark")
+        assert qapp.palette().window().color().name() == DARK.window.name()
+        assert DARK.accent.name() in QApplication.instance().styleSheet()
+        assert LIGHT.accent.name() not in QApplication.instance().styleSheet()
+    finally:
+        qapp.setStyleSheet(sheet)
+        qapp.setStyle(style)
+        qapp.setPalette(palette)
+        qapp.setFont(font)
+
+
+@pytest.mark.parametrize("colors", LOOKS)
+def test_the_style_sheet_is_understood_by_qt(qtbot, qtlog, colors):
+    label = QLabel("text")
+    qtbot.addWidget(label)
+    label.setStyleSheet(style_sheet(colors, mix))
+    label.show()
+    label.ensurePolished()
+    complaints = [record.message for record in qtlog.records if "stylesheet" in record.message.lower()]
+    complaints += [record.message for record in qtlog.records if "Unknown property" in record.message]
+    assert complaints == []
+
+
+def test_a_role_and_a_kind_change_how_a_widget_looks(qtbot):
+    button, label = QPushButton("Load"), QLabel("Title")
+    for widget in (button, label):
+        qtbot.addWidget(widget)
+        widget.setStyleSheet(style_sheet(LIGHT, mix))
+        widget.ensurePolished()
+    plain = button.grab().toImage()
+    set_kind(button, "primary")
+    assert button.grab().toImage() != plain
+    small = label.sizeHint().height()
+    set_role(label, "title")
+    assert label.sizeHint().height() > small
+
+
+def test_figures_in_columns_use_a_font_of_one_width(qapp):
+    assert QFontInfo(monospace_font()).fixedPitch()
+
+
+def test_every_colour_of_both_looks_is_valid():
+    for colors in (LIGHT, DARK):
+        for field in dataclasses.fields(colors):
+            value = getattr(colors, field.name)
+            for color in value if isinstance(value, tuple) else (value,):
+                assert isinstance(color, QColor)
+                assert color.isValid(), field.name
