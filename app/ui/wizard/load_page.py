@@ -1,0 +1,243 @@
+"""Page 4: the load with its progress; then what was predicted beside what the engine took, or why it failed."""
+
+from PySide6.QtCore import QElapsedTimer, Qt, QTimer, Signal
+from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QProgressBar, QPushButton, QVBoxLayout, QWidget
+
+from app.engine.protocol import Loaded
+from app.errors import AppError
+from app.model.facts import ModelFacts
+from app.placement.plan import Plan
+from app.placement.words import describe_lanes, describe_plan
+from app.ui.theme import GRID, Theme, set_kind
+from app.ui.truth_line import REPORTED_PARTS, expert_device_in_words, part_in_words
+from app.ui.wizard.memory_rows import MemoryRow, memory_rows
+from app.ui.wizard.widgets import Card, Page, clear_layout, label
+from app.ui.wizard.words import device_word, tr
+from app.ui.words import in_bytes, in_seconds, in_tokens, number
+
+TICK_MILLISECONDS = 200
+STEPS = 1000
+TOTAL_HEIGHT = 32
+
+
+class LoadPage(Page):
+    """The load under way, done, or failed.
+
+    Signals:
+        cancel_wanted: Stop the load.
+        smaller_wanted: Load a smaller plan after a failure.
+        again_wanted: Load the same plan once more.
+        back_wanted: The user closed the error.
+    """
+
+    cancel_wanted = Signal()
+    smaller_wanted = Signal()
+    again_wanted = Signal()
+    back_wanted = Signal()
+
+    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+        super().__init__(self.tr("Load the model"), "", parent)
+        self.banner.dismissed.connect(self.back_wanted)
+        self._clock = QElapsedTimer()
+        self._tick = QTimer(self)
+        self._tick.setInterval(TICK_MILLISECONDS)
+        self._tick.timeout.connect(self._show_progress)
+        self._fraction = 0.0
+        self._cancelling = False
+        self.progress = QProgressBar()
+        self.progress.setRange(0, STEPS)
+        self.progress.setTextVisible(False)
+        self.progress.setAccessibleName(self.tr("Loading the model"))
+        self._progress_words = label("", "strong")
+        self.cancel_button = QPushButton(self.tr("&Cancel loading"))
+        self.cancel_button.clicked.connect(self.cancel_wanted)
+        row = QHBoxLayout()
+        row.setSpacing(2 * GRID)
+        row.addWidget(self._progress_words, 1)
+        row.addWidget(self.cancel_button)
+        self._progress_card = Card(theme)
+        self._progress_card.column.addLayout(row)
+        self._progress_card.column.addWidget(self.progress)
+        self._done_card = Card(theme, self.tr("Memory: predicted, and reported by the engine"))
+        self._table = QGridLayout()
+        self._table.setHorizontalSpacing(2 * GRID)
+        self._table.setVerticalSpacing(GRID // 2 + 2)
+        self._table.setColumnStretch(1, 1)
+        self._done_card.column.addLayout(self._table)
+        self._unreported = label("", "small")
+        self._done_card.column.addWidget(self._unreported)
+        self._rows: tuple[MemoryRow, ...] = ()
+        self._notes_card = Card(theme, self.tr("Checked against the plan"))
+        self._notes = QVBoxLayout()
+        self._notes.setSpacing(GRID)
+        self._notes_card.column.addLayout(self._notes)
+        self._note_texts: tuple[str, ...] = ()
+        self._plan_card = Card(theme, self.tr("What the plan is"))
+        self._plan_words = label()
+        self._plan_card.column.addWidget(self._plan_words)
+        for card in self._cards:
+            self.column.addWidget(card)
+        self.column.addStretch(1)
+
+    @property
+    def _cards(self) -> tuple[Card, ...]:
+        return (self._progress_card, self._done_card, self._notes_card, self._plan_card)
+
+    @property
+    def text(self) -> str:
+        """What it says."""
+        if not self._progress_card.isHidden():
+            return self._progress_words.text()
+        lines = [self.title.text(), self.intro.text(), *self._note_texts]
+        lines += [f"{row.device}, {row.part}: {row.predicted} predicted, {row.reported} reported" for row in self._rows]
+        return "\n".join(lines)
+
+    def first_focus(self) -> QWidget | None:
+        """Cancelling, while there is something to cancel."""
+        return None if self._progress_card.isHidden() else self.cancel_button
+
+    # ---- the three states ---------------------------------------------------------------------
+
+    def show_loading(self, facts: ModelFacts, plan: Plan) -> None:
+        """A load of `plan` began."""
+        self.banner.clear()
+        self._say(
+            self.tr("Loading {model}").format(model=facts.name),
+            self.tr("The engine reads {size} from the disk and prepares {tokens} of context.").format(
+                size=in_bytes(facts.file_bytes), tokens=in_tokens(plan.n_ctx)
+            ),
+        )
+        self._fraction = 0.0
+        self._cancelling = False
+        self.cancel_button.setEnabled(True)
+        self._clock.start()
+        self._tick.start()
+        self._plan_words.setText("\n".join([describe_plan(plan, facts), *describe_lanes(plan, facts)]))
+        self._set_shown(self._progress_card, self._plan_card)
+        self._show_progress()
+
+    def set_progress(self, fraction: float) -> None:
+        """How much of the weights is read, 0 to 1."""
+        self._fraction = fraction
+        self._show_progress()
+
+    def show_cancelling(self) -> None:
+        """The engine was told to stop."""
+        self._cancelling = True
+        self.cancel_button.setEnabled(False)
+        self._show_progress()
+
+    def show_loaded(self, facts: ModelFacts, plan: Plan, report: Loaded) -> None:
+        """The load is done."""
+        self._tick.stop()
+        self.banner.clear()
+        self._say(
+            self.tr("{model} is ready").format(model=facts.name),
+            self.tr("Loaded in {time}, with {tokens} of context.").format(
+                time=in_seconds(report.seconds), tokens=in_tokens(report.n_ctx)
+            ),
+        )
+        self._fill_table(memory_rows(plan, report, REPORTED_PARTS))
+        self._fill_notes(facts, report)
+        self._set_shown(self._done_card, self._notes_card)
+
+    def show_failure(self, error: AppError, smaller: Plan | None) -> None:
+        """The load failed; `smaller` is a plan that needs less, if there is one."""
+        self._tick.stop()
+        self._say(self.tr("The model could not be loaded"), _after_failure(smaller))
+        self._set_shown(self._plan_card)
+        again = QPushButton(self.tr("Load &again"))
+        again.clicked.connect(self.again_wanted)
+        actions = [again]
+        if smaller is not None:
+            button = QPushButton(self.tr("Try a &smaller plan"))
+            set_kind(button, "primary")
+            button.clicked.connect(self.smaller_wanted)
+            actions.insert(0, button)
+        self.banner.tell(error, tuple(actions))
+        actions[0].setFocus()
+
+    # ---- drawing ------------------------------------------------------------------------------
+
+    def _say(self, title: str, intro: str) -> None:
+        self.title.setText(title)
+        self.intro.setText(intro)
+        self.setAccessibleName(title)
+        self.setAccessibleDescription(intro)
+
+    def _set_shown(self, *shown: Card) -> None:
+        for card in self._cards:
+            card.setVisible(card in shown)
+
+    def _show_progress(self) -> None:
+        self.progress.setValue(round(self._fraction * STEPS))
+        if self._cancelling:
+            self._progress_words.setText(self.tr("Cancelling…"))
+            return
+        self._progress_words.setText(
+            self.tr("{percent} % of the weights read · {time}").format(
+                percent=number(int(100 * self._fraction)), time=in_seconds(self._clock.elapsed() / 1000)
+            )
+        )
+
+    def _fill_table(self, rows: tuple[MemoryRow, ...]) -> None:
+        self._rows = tuple(row for row in rows if row.reported is not None)
+        clear_layout(self._table)
+        heads = ("", "", self.tr("predicted"), self.tr("reported"), self.tr("difference"))
+        for column, words in enumerate(heads):
+            self._cell(0, column, words, "small")
+        device = ""
+        for place, row in enumerate(self._rows, start=1):
+            self._cell(place, 0, "" if row.device == device else device_word(row.device), "strong")
+            device = row.device
+            self._cell(place, 1, part_in_words(row.part), "")
+            self._cell(place, 2, in_bytes(row.predicted), "muted")
+            self._cell(place, 3, in_bytes(row.reported or 0), "strong")
+            self._cell(place, 4, _difference(row.predicted, row.reported or 0), "muted")
+        predicted, reported = sum(row.predicted for row in self._rows), sum(row.reported or 0 for row in self._rows)
+        place = len(self._rows) + 1
+        self._table.setRowMinimumHeight(place, TOTAL_HEIGHT)
+        for column, words in enumerate(
+            (self.tr("together"), "", in_bytes(predicted), in_bytes(reported), _difference(predicted, reported))
+        ):
+            self._cell(place, column, words, "strong")
+        left_out = [row for row in rows if row.reported is None]
+        words = ", ".join(
+            f"{device_word(row.device)}: {part_in_words(row.part)} {in_bytes(row.predicted)}" for row in left_out
+        )
+        self._unreported.setText(
+            self.tr("Predicted only, as the engine does not report it: {parts}.").format(parts=words) if words else ""
+        )
+        self._unreported.setVisible(bool(words))
+
+    def _cell(self, row: int, column: int, words: str, role: str) -> None:
+        made = label(words, role, wraps=False)
+        right = Qt.AlignmentFlag.AlignRight if column > 1 else Qt.AlignmentFlag.AlignLeft
+        self._table.addWidget(made, row, column, right | Qt.AlignmentFlag.AlignBottom)
+
+    def _fill_notes(self, facts: ModelFacts, report: Loaded) -> None:
+        clear_layout(self._notes)
+        texts = [(difference, "warning") for difference in report.differences]
+        if not texts:
+            texts.append((self.tr("Every layer is where the plan put it."), ""))
+        on = report.expert_device or not facts.moe_layers
+        texts.append((expert_device_in_words(report, moe=bool(facts.moe_layers)), "" if on else "warning"))
+        for words, role in texts:
+            self._notes.addWidget(label(words, role))
+        self._note_texts = tuple(words for words, _ in texts)
+
+
+def _after_failure(smaller: Plan | None) -> str:
+    if smaller is None:
+        return tr("Nothing is loaded now. This was the smallest plan there is for this model.")
+    where = tr("experts on the processor") if smaller.gpu else tr("everything on the processor")
+    return tr(
+        "Nothing is loaded now; your choices are kept. A smaller plan has {tokens} of context and {where}."
+    ).format(tokens=in_tokens(smaller.n_ctx), where=where)
+
+
+def _difference(predicted: int, reported: int) -> str:
+    if not predicted:
+        return "–"
+    percent = 100 * (reported - predicted) / predicted
+    return f"{'+' if percent > 0 else '−' if percent < 0 else ''}{number(abs(percent), 1)} %"

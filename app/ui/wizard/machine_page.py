@@ -1,0 +1,171 @@
+"""Page 2: what the probe saw of this machine, and what that means."""
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QHBoxLayout, QPushButton, QVBoxLayout, QWidget
+
+from app.errors import AppError
+from app.hardware.facts import Gpu, GpuKind, Machine, Ram
+from app.hardware.words import describe_cpu, describe_disk, describe_gpu, describe_ram
+from app.ui.lanes.lane_info import why_no_gpu
+from app.ui.theme import GRID, Theme, set_role
+from app.ui.wizard.bars import Segment, StackedBar
+from app.ui.wizard.widgets import Card, FactRows, Page, clear_layout, label
+from app.ui.wizard.words import gpu_heading, machine_meaning
+from app.ui.words import in_bytes
+
+
+class MachinePage(Page):
+    """Graphics, processor, memory, disk and engine; and a button to look again.
+
+    Signals:
+        look_again: The user asked for another probe.
+    """
+
+    look_again = Signal()
+
+    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+        super().__init__(
+            self.tr("This machine"),
+            self.tr("What the app found here, with the memory that is free right now. The plan is made for this."),
+            parent,
+        )
+        self._theme = theme
+        self._meaning = label("", "strong")
+        self.again_button = QPushButton(self.tr("&Look again"))
+        self.again_button.setToolTip(self.tr("After closing other programs or plugging something in."))
+        self.again_button.clicked.connect(self.look_again)
+        row = QHBoxLayout()
+        row.setSpacing(2 * GRID)
+        row.addWidget(self._meaning, 1)
+        row.addWidget(self.again_button)
+        self._gpus = QVBoxLayout()
+        self._gpus.setSpacing(2 * GRID)
+        self._memory = _MemoryRow(theme)
+        self._rows = FactRows()
+        self._notes = label("", "muted")
+        machine = Card(theme, self.tr("Computer"))
+        machine.column.addWidget(self._memory)
+        machine.column.addSpacing(GRID // 2)
+        machine.column.addWidget(self._rows)
+        machine.column.addWidget(self._notes)
+        self._found = QWidget()
+        found = QVBoxLayout(self._found)
+        found.setContentsMargins(0, 0, 0, 0)
+        found.setSpacing(2 * GRID)
+        found.addLayout(self._gpus)
+        found.addWidget(machine)
+        self.column.addLayout(row)
+        self.column.addWidget(self._found)
+        self.column.addStretch(1)
+        self._machine: Machine | None = None
+        self.set_looking(False)
+
+    @property
+    def text(self) -> str:
+        """What it says of the machine."""
+        cards = [self._gpus.itemAt(place).widget() for place in range(self._gpus.count())]
+        said = [self._meaning.text(), *(card.text for card in cards if isinstance(card, _GpuCard))]
+        return "\n".join([*said, self._memory.text, self._rows.text, self._notes.text()])
+
+    def set_looking(self, looking: bool) -> None:
+        """Whether a probe is under way; what was seen before stays until it ends."""
+        if looking:
+            self.banner.clear()
+        self.again_button.setEnabled(not looking)
+        self.again_button.setText(self.tr("Looking…") if looking else self.tr("&Look again"))
+        self._found.setVisible(self._machine is not None)
+        if self._machine is None:
+            self._meaning.setText(
+                self.tr("Asking the engine which devices it can compute on, and measuring memory…")
+                if looking
+                else self.tr("The machine was not looked at yet.")
+            )
+
+    def show_machine(self, machine: Machine) -> None:
+        """Show what the probe saw."""
+        self._machine = machine
+        self.set_looking(False)
+        self._meaning.setText(machine_meaning(machine))
+        clear_layout(self._gpus)
+        for gpu in machine.gpus:
+            self._gpus.addWidget(_GpuCard(gpu, self._theme))
+        if not machine.gpus:
+            self._gpus.addWidget(_GpuCard(None, self._theme, why_no_gpu(machine)))
+        self._memory.show_ram(machine.ram)
+        rows = [(self.tr("Processor"), describe_cpu(machine.cpu)), (self.tr("Disk"), describe_disk(machine.disk))]
+        engine = machine.engine
+        if engine is not None:
+            words = self.tr("llama.cpp through llama-cpp-python {version}, built for {build}")
+            rows.append((self.tr("Engine"), words.format(version=engine.llama_cpp_python, build=engine.build)))
+        rows.append((self.tr("System"), machine.os))
+        self._rows.show_rows(rows)
+        notes = list(machine.notes)
+        if engine is not None and machine.gpus:  # without a GPU its card says them
+            notes += engine.notes
+        self._notes.setText("\n".join(notes))
+        self._notes.setVisible(bool(notes))
+
+    def show_failure(self, error: AppError) -> None:
+        """Tell what went wrong while looking; what can be seen without the engine may still follow."""
+        self.set_looking(False)
+        self.banner.tell(error)
+
+
+class _GpuCard(Card):
+    """One GPU with its memory as a bar, or why there is none."""
+
+    def __init__(self, gpu: Gpu | None, theme: Theme, why_none: str = "", parent: QWidget | None = None) -> None:
+        super().__init__(theme, parent=parent)
+        self._words = label()
+        if gpu is None:
+            self.set_heading(self.tr("No graphics card to compute on"))
+            self._words.setText(why_none)
+            set_role(self._words, "muted")
+            self.column.addWidget(self._words)
+            return
+        self.set_heading(gpu_heading(gpu))
+        self._words.setText(describe_gpu(gpu))
+        self.column.addWidget(self._words)
+        if gpu.kind is GpuKind.SOFTWARE:
+            self._words.setText(self.tr("software driver: for testing, not faster") + "\n" + describe_gpu(gpu))
+            set_role(self._words, "warning")
+            return
+        bar = StackedBar(theme)
+        used = max(gpu.total_bytes - gpu.free_bytes, 0)
+        words = self.tr("{used} of {total} in use by other programs").format(
+            used=in_bytes(used), total=in_bytes(gpu.total_bytes)
+        )
+        bar.show_segments((Segment("used", used),), gpu.total_bytes, words)
+        self.column.addWidget(bar)
+        self.column.addWidget(label(words, "small"))
+
+    @property
+    def text(self) -> str:
+        """Everything it says."""
+        return f"{self.heading.text()}\n{self._words.text()}"
+
+
+class _MemoryRow(QWidget):
+    """Main memory as a bar: in use and free."""
+
+    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._words = label()
+        self._bar = StackedBar(theme)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(GRID)
+        column.addWidget(self._words)
+        column.addWidget(self._bar)
+
+    @property
+    def text(self) -> str:
+        """What it says."""
+        return self._words.text()
+
+    def show_ram(self, ram: Ram) -> None:
+        """Show these figures."""
+        words = self.tr("Main memory: {words}").format(words=describe_ram(ram))
+        self._words.setText(words)
+        used = max(ram.total_bytes - ram.available_bytes, 0)
+        self._bar.show_segments((Segment("used", used),), ram.total_bytes, words)

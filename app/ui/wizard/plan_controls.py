@@ -1,0 +1,177 @@
+"""What the user may ask of a plan: device, context, KV cache type, threads; each with its help."""
+
+from collections.abc import Callable
+
+from PySide6.QtCore import QEvent, QObject, QSignalBlocker, Qt, Signal
+from PySide6.QtGui import QKeyEvent
+from PySide6.QtWidgets import QComboBox, QSpinBox, QWidget
+
+from app.hardware.facts import GpuKind, Machine
+from app.placement.plan import KV_TYPES, Plan
+from app.placement.planner import AUTO_GPU, Wishes
+from app.ui.theme import GRID, Theme
+from app.ui.wizard.flow import Choices
+from app.ui.wizard.widgets import Card, label
+from app.ui.words import in_bytes, number
+
+MOST_TOKENS = 16 * 1024 * 1024
+"""Far above any model: what a model does not take, the planner refuses with its reason."""
+LEAST_STEP = 1024
+MOST_THREADS = 1024
+
+
+class PlanControls(Card):
+    """The wishes as controls; "Automatic" leaves a choice to the planner and says what it chose.
+
+    Signals:
+        wished: The user changed something (Wishes).
+    """
+
+    wished = Signal(object)
+
+    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+        super().__init__(theme, self.tr("Your choices"), parent)
+        self.gpu = QComboBox()
+        self.context = TokenSpin()
+        self.kv_type = QComboBox()
+        self.threads = QSpinBox()
+        self.threads.setRange(0, MOST_THREADS)
+        self.context.setRange(0, MOST_TOKENS)
+        for spin in (self.context, self.threads):
+            # Values half typed are no wishes.
+            spin.setKeyboardTracking(False)
+            spin.setGroupSeparatorShown(True)
+            spin.valueChanged.connect(self._changed)
+        for box in (self.gpu, self.kv_type):
+            box.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
+            box.setMinimumContentsLength(18)
+            box.currentIndexChanged.connect(self._changed)
+        self._add(
+            self.tr("Computes on"),
+            self.gpu,
+            self.tr("Where attention, the KV cache and the output are; the experts follow as far as they fit."),
+        )
+        self._add(
+            self.tr("Context"),
+            self.context,
+            self.tr("How many tokens of conversation it can see at once; a token is about ¾ of a word."),
+        )
+        self._add(
+            self.tr("KV cache type"),
+            self.kv_type,
+            self.tr(
+                "How exactly the conversation is remembered: f16 fully, q8_0 in half the memory, q4_0 in a "
+                "quarter, with some loss."
+            ),
+        )
+        self._add(
+            self.tr("Threads"),
+            self.threads,
+            self.tr("Processor cores that compute; one for each fast core is best."),
+        )
+
+    def _add(self, name: str, control: QWidget, help_text: str) -> None:
+        caption = label(name, "strong")
+        caption.setBuddy(control)
+        control.setAccessibleName(name)
+        control.setAccessibleDescription(help_text)
+        control.setToolTip(help_text)
+        control.setMinimumHeight(32)
+        control.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        control.installEventFilter(self)
+        if self.column.count() > 1:
+            self.column.addSpacing(GRID)
+        self.column.addWidget(caption)
+        self.column.addWidget(control)
+        self.column.addWidget(label(help_text, "small"))
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        """Scrolling the page over a control changes nothing; Enter in a changed field only takes the value."""
+        if event.type() is QEvent.Type.Wheel and isinstance(watched, QWidget) and not watched.hasFocus():
+            event.ignore()
+            return True
+        if event.type() is QEvent.Type.KeyPress and isinstance(watched, QSpinBox) and _is_enter(event):
+            before = self.wishes
+            watched.interpretText()
+            return self.wishes != before
+        return super().eventFilter(watched, event)
+
+    @property
+    def wishes(self) -> Wishes:
+        """What is asked now."""
+        return Wishes(
+            gpu=self.gpu.currentData(),
+            n_ctx=self.context.value() or None,
+            kv_type=self.kv_type.currentData(),
+            threads=self.threads.value() or None,
+        )
+
+    def show_choices(self, choices: Choices) -> None:
+        """Show the wishes and, behind "Automatic", what the planner chose."""
+        wishes, plan = choices.wishes, choices.plan
+        blockers = [QSignalBlocker(control) for control in (self.gpu, self.context, self.kv_type, self.threads)]
+        self._fill_gpus(choices.machine, wishes, plan)
+        self._fill_kv_types(wishes, plan)
+        for spin, wished, chosen in (
+            (self.context, wishes.n_ctx, plan and number(plan.n_ctx)),
+            (self.threads, wishes.threads, plan and number(plan.threads)),
+        ):
+            spin.setSpecialValueText(_automatic(chosen if wished is None else None, self.tr))
+            spin.setValue(wished or 0)
+        for blocker in blockers:
+            blocker.unblock()
+
+    def _fill_gpus(self, machine: Machine | None, wishes: Wishes, plan: Plan | None) -> None:
+        none = self.tr("No GPU: the processor computes everything")
+        chosen = None
+        if plan is not None and wishes.gpu == AUTO_GPU:
+            chosen = plan.gpu or self.tr("no GPU")
+        items: list[tuple[str, str | None]] = [(_automatic(chosen, self.tr), AUTO_GPU), (none, None)]
+        for gpu in machine.gpus if machine else ():
+            words = f"{gpu.device} · {gpu.name}"
+            if gpu.kind is GpuKind.SOFTWARE:
+                words += self.tr(" (software driver)")
+            else:
+                words += self.tr(" ({size} free)").format(size=in_bytes(gpu.free_bytes))
+            items.append((words, gpu.device))
+        if wishes.gpu not in [device for _, device in items]:
+            items.append((self.tr("{device} (not found any more)").format(device=wishes.gpu), wishes.gpu))
+        _fill(self.gpu, items, wishes.gpu)
+
+    def _fill_kv_types(self, wishes: Wishes, plan: Plan | None) -> None:
+        chosen = plan.kv_type if plan is not None and wishes.kv_type is None else None
+        items = [(_automatic(chosen, self.tr), None), *((kv_type, kv_type) for kv_type in KV_TYPES)]
+        _fill(self.kv_type, items, wishes.kv_type)
+
+    def _changed(self) -> None:
+        self.wished.emit(self.wishes)
+
+
+class TokenSpin(QSpinBox):
+    """A number of tokens whose steps double and halve it; the least step leads to "Automatic"."""
+
+    def stepBy(self, steps: int) -> None:
+        """Go to the next power of two that way."""
+        value = self.value()
+        for _ in range(abs(steps)):
+            if steps > 0:
+                value = LEAST_STEP if value < LEAST_STEP else 1 << value.bit_length()
+            else:
+                value = 0 if value <= LEAST_STEP else 1 << ((value - 1).bit_length() - 1)
+        self.setValue(value)
+
+
+def _is_enter(event: QEvent) -> bool:
+    return isinstance(event, QKeyEvent) and event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter)
+
+
+def _automatic(chosen: str | None, tr: Callable[[str], str]) -> str:
+    return tr("Automatic ({choice})").format(choice=chosen) if chosen else tr("Automatic")
+
+
+def _fill(box: QComboBox, items: list[tuple[str, str | None]], current: str | None) -> None:
+    box.clear()
+    for words, value in items:
+        box.addItem(words, value)
+    # findData cannot tell None, the value of "nothing", from no value.
+    box.setCurrentIndex([value for _, value in items].index(current))
