@@ -89,7 +89,6 @@ def _drop_old_outputs(folder: Path) -> None:
 def _set_up_logging() -> None:
     root = logging.getLogger()
     root.setLevel(logging.INFO)
-    logging.getLogger("llama.cpp").setLevel(logging.DEBUG)
     try:
         path: Path = folders.ensure_folder(folders.log_folder()) / "engine.log"
         handler: logging.Handler = logging.handlers.RotatingFileHandler(
