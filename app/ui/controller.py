@@ -90,7 +90,7 @@ class Controller(QObject):
         read_facts: Callable[[Path], ModelFacts] = _read_facts,
         probe: Callable[[Path, tuple[Gpu, ...], EngineBuild | None], Machine] = _probe,
     ) -> None:
-        """Collaborators; `sampling` gives the sampling and the most tokens of the next answer."""
+        """`sampling` gives the sampling and the most tokens of the next answer."""
         super().__init__(parent)
         self._engine = engine
         self._models_folder = models_folder
@@ -219,8 +219,6 @@ class Controller(QObject):
             return None
         facts, plan = self._tried
         return smaller_plan(facts, self._machine, plan)
-
-    # ---- load ---------------------------------------------------------------------------------
 
     def load(self) -> None:
         """Load the chosen model as `plan` says; a running answer or load is stopped first.

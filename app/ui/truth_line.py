@@ -4,13 +4,14 @@ from PySide6.QtCore import QCoreApplication
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QSizePolicy, QWidget
 
 from app.engine.protocol import Loaded
+from app.placement.comparison import memory_table
 from app.placement.plan import Plan
 from app.ui.controller import FAILED, LOADING, Controller
 from app.ui.theme import GRID, set_role
-from app.ui.words import in_bytes, number
+from app.ui.words import in_bytes, number, part_in_words
 
 REPORTED_PARTS = ("weights", "experts", "kv", "compute", "output")
-"""Parts that llama.cpp reports. A plan also predicts a driver context and a margin, which it cannot."""
+"""Parts of a plan's prediction that llama.cpp reports too; it cannot report a driver context or a margin."""
 
 
 class TruthLine(QWidget):
@@ -58,13 +59,13 @@ class TruthLine(QWidget):
         self.devices.setText(devices_in_words(plan, report))
         self.devices.setToolTip(lanes_in_words(report))
         self.memory.setText(memory_in_words(plan, report))
-        self.memory.setToolTip(memory_table(plan, report))
+        self.memory.setToolTip(memory_in_detail(plan, report))
         self.expert_device.setText(expert_device_in_words(report, moe=bool(facts.moe_layers)))
         self.expert_device.setToolTip(report.reason)
         count = len(report.differences)
         one = self.tr("1 difference from the plan")
         many = self.tr("{count} differences from the plan").format(count=number(count))
-        self.difference.setText(one if count == 1 else many)
+        self.difference.setText(("" if not count else one) if count < 2 else many)
         self.difference.setToolTip("\n".join(report.differences))
         self.difference.setVisible(count > 0)
 
@@ -79,11 +80,6 @@ class TruthLine(QWidget):
             label.clear()
             label.setToolTip("")
         self.difference.hide()
-
-
-def predicted_bytes(plan: Plan) -> int:
-    """Predicted bytes of the parts that the engine reports too: what may be compared."""
-    return sum(part.bytes for part in plan.memory if part.part in REPORTED_PARTS)
 
 
 def devices_in_words(plan: Plan, report: Loaded) -> str:
@@ -106,52 +102,42 @@ def lanes_in_words(report: Loaded) -> str:
 
 
 def memory_in_words(plan: Plan, report: Loaded) -> str:
-    """Prediction and report, of the same parts."""
-    words = QCoreApplication.translate("TruthLine", "Predicted {predicted} · reported by the engine {reported}")
-    reported = sum(buffer.bytes for buffer in report.buffers)
-    return words.format(predicted=in_bytes(predicted_bytes(plan)), reported=in_bytes(reported))
-
-
-def memory_table(plan: Plan, report: Loaded) -> str:
-    """Prediction and report by device and part, and what is predicted only."""
+    """Prediction and report, of the parts that both name: nothing else may be compared."""
+    both = [
+        (row.predicted_bytes, row.reported_bytes)
+        for row in memory_table(plan, report.buffers)
+        if row.predicted_bytes is not None and row.reported_bytes is not None
+    ]
     translate = QCoreApplication.translate
-    predicted: dict[tuple[str, str], int] = {}
-    reported: dict[tuple[str, str], int] = {}
-    for part in plan.memory:
-        key = (part.device, part.part)
-        predicted[key] = predicted.get(key, 0) + part.bytes
-    for buffer in report.buffers:
-        key = (buffer.device, buffer.part)
-        reported[key] = reported.get(key, 0) + buffer.bytes
+    if not both:
+        return translate("TruthLine", "The engine reports nothing that was predicted")
+    words = translate("TruthLine", "Predicted {predicted} · reported by the engine {reported}")
+    predicted, reported = (sum(sizes) for sizes in zip(*both, strict=True))
+    return words.format(predicted=in_bytes(predicted), reported=in_bytes(reported))
+
+
+def memory_in_detail(plan: Plan, report: Loaded) -> str:
+    """Prediction and report by device and part, also of what only one of them names."""
+    translate = QCoreApplication.translate
     both = translate("TruthLine", "{device}, {part}: predicted {predicted}, reported {reported}")
-    only = translate("TruthLine", "{device}, {part}: predicted {predicted}, not reported by the engine")
+    predicted_only = translate("TruthLine", "{device}, {part}: predicted {predicted}, not reported by the engine")
+    reported_only = translate("TruthLine", "{device}, {part}: not predicted, reported {reported}")
     lines = []
-    for device, part in sorted({*predicted, *reported}):
-        line = only if part not in REPORTED_PARTS else both
+    for row in memory_table(plan, report.buffers):
+        words = both
+        if row.reported_bytes is None:
+            words = predicted_only
+        elif row.predicted_bytes is None:
+            words = reported_only
         lines.append(
-            line.format(
-                device=device,
-                part=part_in_words(part),
-                predicted=in_bytes(predicted.get((device, part), 0)),
-                reported=in_bytes(reported.get((device, part), 0)),
+            words.format(
+                device=row.device,
+                part=part_in_words(row.part),
+                predicted=in_bytes(row.predicted_bytes or 0),
+                reported=in_bytes(row.reported_bytes or 0),
             )
         )
     return "\n".join(lines)
-
-
-def part_in_words(part: str) -> str:
-    """A part of a plan's or a report's memory."""
-    translate = QCoreApplication.translate
-    return {
-        "weights": translate("TruthLine", "attention and other weights"),
-        "experts": translate("TruthLine", "experts"),
-        "kv": translate("TruthLine", "KV cache"),
-        "compute": translate("TruthLine", "compute buffers"),
-        "output": translate("TruthLine", "output buffer"),
-        "context": translate("TruthLine", "driver context"),
-        "pool": translate("TruthLine", "expert pool"),
-        "margin": translate("TruthLine", "safety margin"),
-    }.get(part, part)
 
 
 def expert_device_in_words(report: Loaded, *, moe: bool) -> str:

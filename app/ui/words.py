@@ -36,3 +36,19 @@ def in_tokens(count: int) -> str:
     if count == 1:
         return QCoreApplication.translate("words", "1 token")
     return QCoreApplication.translate("words", "%1 tokens").replace("%1", number(count))
+
+
+def part_in_words(part: str) -> str:
+    """A part of a plan's or a report's memory."""
+    translate = QCoreApplication.translate
+    return {
+        "weights": translate("words", "attention and other weights"),
+        "experts": translate("words", "experts"),
+        "weights and experts": translate("words", "weights and experts"),
+        "mapped": translate("words", "mapped model file, in memory only as far as it was read"),
+        "kv": translate("words", "KV cache"),
+        "compute": translate("words", "compute buffers"),
+        "context": translate("words", "driver context"),
+        "pool": translate("words", "expert pool"),
+        "margin": translate("words", "safety margin"),
+    }.get(part, part)

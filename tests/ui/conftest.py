@@ -1,7 +1,7 @@
 """What the window's tests share: a private home, the themes, facts, and controllers over scripted engines.
 
 Factories are plain functions in `ui_factories`; here they become fixtures. Every test is failed that
-leaves a child process, a busy thread pool or a running QTimer-driven job behind.
+leaves a child process or a busy thread pool behind.
 """
 
 import gc

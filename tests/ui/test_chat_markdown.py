@@ -116,6 +116,7 @@ def test_a_streamed_answer_looks_like_one_that_came_whole(body, size):
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60)
 @given(PIECES)
 @example(["| a | b |\n", "|--|--|\n", "- ", "word", "\n\n", "---", "\n\n", "word"])
+@example(["| a | b |\n", "# ", "\n", "| a | b |\n", "# "])
 @example(["```py\n", "word", "\n", "```", "\n\n", "word"])
 def test_any_pieces_give_what_the_whole_gives(body, pieces):
     assert rendered(body(*pieces)) == rendered(body("".join(pieces)))

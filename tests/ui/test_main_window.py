@@ -15,7 +15,7 @@ from app.ui.controller import EMPTY, READY
 from app.ui.lazy_dock import LazyDock
 from app.ui.main_window import MainWindow, about_text, build_window
 from app.ui.settings import LAST_MODEL, Settings
-from app.ui.truth_line import expert_device_in_words, memory_in_words, memory_table
+from app.ui.truth_line import expert_device_in_words, memory_in_detail, memory_in_words
 
 GIB = 1024**3
 
@@ -218,13 +218,11 @@ def test_the_line_of_truth_forgets_a_model_that_is_gone(loaded_controller, make_
 
 
 def report(**overrides):
+    buffers = (("kv", 2 * GIB), ("compute", GIB // 2), ("output", GIB // 2), ("mapped", 9 * GIB))
     fields = {
         "seconds": 1.0,
         "n_ctx": 512,
-        "buffers": (
-            BufferReport(device="CPU", part="weights", bytes=2 * GIB),
-            BufferReport(device="CPU", part="output", bytes=GIB),
-        ),
+        "buffers": tuple(BufferReport(device="CPU", part=part, bytes=size) for part, size in buffers),
         "expert_layers": {0: "CPU"},
         "differences": (),
         "expert_device": True,
@@ -232,14 +230,22 @@ def report(**overrides):
     return Loaded(**{**fields, **overrides})
 
 
-def test_only_what_both_know_is_compared():
-    parts = (("weights", 2 * GIB), ("kv", GIB), ("margin", GIB), ("context", GIB))
+def plan_of(*parts):
     memory = tuple(MemoryPart(device="CPU", part=part, bytes=size) for part, size in parts)
-    plan = Plan(model_files=("m.gguf",), gpu=None, expert_lanes={0: "CPU"}, n_ctx=512, memory=memory)
+    return Plan(model_files=("m.gguf",), gpu=None, expert_lanes={0: "CPU"}, n_ctx=512, memory=memory)
+
+
+def test_only_what_both_name_is_compared():
+    plan = plan_of(("weights", 5 * GIB), ("kv", 2 * GIB), ("compute", GIB), ("margin", GIB))
     assert memory_in_words(plan, report()) == "Predicted 3.0 GiB · reported by the engine 3.0 GiB"
-    table = memory_table(plan, report())
-    assert "safety margin: predicted 1.0 GiB, not reported by the engine" in table
-    assert "output buffer: predicted 0 B, reported 1.0 GiB" in table
+    detail = memory_in_detail(plan, report()).splitlines()
+    assert "CPU, KV cache: predicted 2.0 GiB, reported 2.0 GiB" in detail
+    assert "CPU, safety margin: predicted 1.0 GiB, not reported by the engine" in detail
+    assert any(line.startswith("CPU, mapped model file") and "not predicted" in line for line in detail)
+
+
+def test_nothing_is_compared_where_nothing_can_be():
+    assert memory_in_words(plan_of(), report()) == "The engine reports nothing that was predicted"
 
 
 @pytest.mark.parametrize(

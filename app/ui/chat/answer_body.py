@@ -68,9 +68,8 @@ class AnswerBody(Stack):
             view = self._draw(block)
             # A block has ended once another begins on a line that is whole: half a line ("*") may yet
             # turn out to be part of the block before it.
-            if following is not None and "\n" in rest[following.start :]:
-                if isinstance(view, TextView):
-                    view.commit()
+            has_ended = following is not None and "\n" in rest[following.start :]
+            if has_ended and (isinstance(view, CodeView) or view.commit()):
                 self._solid = self._used
                 self._finished = start + block.end
         self._remove_views(self._used)

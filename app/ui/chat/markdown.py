@@ -190,7 +190,7 @@ class Writer:
         block = self.cursor.block()
         if block.blockNumber() == 0 and not block.text():
             block_format.setTopMargin(0)
-        if _is_spare(block):
+        if is_spare(block):
             self.cursor.setBlockFormat(block_format)
             self.cursor.setBlockCharFormat(self._text_format())
         else:
@@ -339,7 +339,7 @@ def _set_line_height(block_format: QTextBlockFormat) -> None:
     block_format.setLineHeight(LINE_HEIGHT_PERCENT, QTextBlockFormat.LineHeightTypes.ProportionalHeight.value)
 
 
-def _is_spare(block: QTextBlock) -> bool:
+def is_spare(block: QTextBlock) -> bool:
     """True for the empty block that a new document and the end of a table come with."""
     if block.text():
         return False

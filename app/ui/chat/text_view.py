@@ -24,7 +24,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.ui.chat.markdown import Block, TextLook, Writer, is_web_address
+from app.ui.chat.markdown import Block, TextLook, Writer, is_spare, is_web_address
 from app.ui.chat.stack import grow_downwards
 from app.ui.theme import GRID, monospace_font, set_kind, set_role
 
@@ -69,12 +69,19 @@ class TextView(QTextBrowser):
         cursor.movePosition(QTextCursor.MoveOperation.End)
         Writer(cursor, look).write(block)
 
-    def commit(self) -> None:
-        """Make everything written part of what is never touched again."""
-        cursor = QTextCursor(self.document())
-        cursor.movePosition(QTextCursor.MoveOperation.End)
-        self._committed = cursor.position()
+    def commit(self) -> bool:
+        """Make everything written part of what is never touched again.
+
+        Returns:
+            False where that must wait for more: an empty block at the end (a heading without words)
+            would take over the format of a tail that is removed after it.
+        """
+        last = self.document().lastBlock()
+        if not last.text() and not is_spare(last):
+            return False
+        self._committed = last.position() + last.length() - 1
         self._has_committed = True
+        return True
 
     def drop_tail(self) -> None:
         """Remove what follows the committed blocks."""

@@ -1,0 +1,201 @@
+"""The window as a process: it starts, keeps logs, tells what nobody expected, and ends cleanly."""
+
+import json
+import logging
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from PySide6.QtWidgets import QMessageBox
+
+from app.chat.store import ConversationStore
+from app.ui.crash_reports import UnexpectedErrors, set_up_logging
+
+ROOT = Path(__file__).resolve().parents[2]
+RUN = """
+import sys
+from PySide6.QtCore import QTimer
+from app.ui import application
+# A dialog would wait for a user: say what it says instead.
+application.QMessageBox.exec = lambda box: print(box.text(), box.informativeText(), box.detailedText())
+build = application.build_window
+def build_and_close(*arguments):
+    window = build(*arguments)
+    QTimer.singleShot(0, lambda: (print(window.page.__class__.__name__), window.close()))
+    return window
+application.build_window = build_and_close
+sys.exit(application.run(["expert-lanes"]))
+"""
+
+
+def run_window(home):
+    environment = {"EXPERT_LANES_HOME": str(home), "QT_QPA_PLATFORM": "offscreen", "PATH": "", "PYTHONPATH": str(ROOT)}
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-c", RUN],
+        check=False,
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=60,
+        cwd=ROOT,
+    )
+
+
+def test_the_window_starts_and_ends_with_files_where_they_belong(home):
+    done = run_window(home)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["Wizard"]
+    assert (home / "data" / "conversations.db").is_file()
+    assert "window_geometry" in json.loads((home / "data" / "settings.json").read_text("utf-8"))
+    assert "window closed" in (home / "logs" / "window.log").read_text("utf-8")
+
+
+def test_a_home_that_cannot_be_written_is_told_in_words(home):
+    (home / "data").write_text("a file where the folder should be", "utf-8")
+    done = run_window(home)
+    assert done.returncode != 0
+    assert "Choose a folder that your user may write to." in done.stdout
+    assert "Traceback" not in done.stderr
+
+
+ANSWER_AND_DIE = """
+import os, signal, sys
+from pathlib import Path
+from PySide6.QtWidgets import QApplication
+from app.chat.store import ConversationStore
+from app.ui.chat.page import ChatPage
+from app.ui.controller import Controller
+from app.ui.engine import Engine
+from app.ui.theme import Theme
+from ui_factories import make_facts, make_machine
+application = QApplication([])
+home = Path(sys.argv[1])
+engine = Engine([sys.executable, sys.argv[2], "--tokens", "5000", "--token-ms", "2"])
+controller = Controller(
+    engine, ConversationStore(home / "c.db"), home,
+    read_facts=lambda path: make_facts(), probe=lambda *arguments: make_machine(),
+)
+page = ChatPage(controller, Theme())
+page.show()
+def load(*_):
+    if controller.machine and controller.facts and controller.plan is None:
+        controller.set_plan(controller.propose_plan())
+        controller.load()
+controller.machine_changed.connect(load)
+controller.model_changed.connect(load)
+controller.loaded.connect(lambda _report: page.ask("Hello?"))
+def shown(_text):
+    text = page.transcript.messages[-1].text
+    print(text, flush=True)
+    if len(text) > 200:
+        os.kill(os.getpid(), signal.SIGKILL)
+controller.token.connect(shown)
+controller.probe()
+controller.choose_model(home)
+application.exec()
+"""
+
+
+def test_a_window_killed_while_an_answer_streams_loses_nothing_it_had_shown(home):
+    tests = Path(__file__).parent
+    done = subprocess.run(
+        [sys.executable, "-c", ANSWER_AND_DIE, str(home), str(tests / "scripted_engine.py")],
+        check=False,
+        capture_output=True,
+        text=True,
+        env={"PYTHONPATH": f"{ROOT}:{tests}", "QT_QPA_PLATFORM": "offscreen", "EXPERT_LANES_HOME": str(home)},
+        timeout=60,
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    shown = done.stdout.splitlines()[-1]
+    with ConversationStore(home / "c.db") as store:
+        question, answer = store.active_path(store.last_conversation())
+    assert question.content == "Hello?"
+    assert answer.content == shown
+    assert answer.state == "interrupted"
+
+
+@pytest.fixture
+def errors(qapp, monkeypatch):
+    monkeypatch.setattr(QMessageBox, "exec", lambda box: told.append(box.detailedText()))
+    told = []
+    made = UnexpectedErrors()
+    made.told = told
+    yield made
+    made.uninstall()
+
+
+def _fail():
+    raise RuntimeError("nobody expected this")
+
+
+def test_an_unexpected_error_is_logged_and_told_on_any_thread(errors, qtbot, caplog):
+    sys.excepthook(*_caught())
+    qtbot.waitUntil(lambda: len(errors.told) == 1)
+    thread = threading.Thread(target=_fail)
+    thread.start()
+    thread.join()
+    qtbot.waitUntil(lambda: len(errors.told) == 2)
+    assert all("nobody expected this" in text for text in errors.told)
+    assert sum(record.levelno == logging.CRITICAL for record in caplog.records) == 2
+
+
+def _caught():
+    try:
+        _fail()
+    except RuntimeError:
+        return sys.exc_info()
+    raise AssertionError("unreachable")
+
+
+def test_the_hooks_are_given_back(qapp):
+    before = sys.excepthook, threading.excepthook
+    made = UnexpectedErrors()
+    assert sys.excepthook is not before[0]
+    made.uninstall()
+    assert (sys.excepthook, threading.excepthook) == before
+
+
+def test_a_crash_of_the_interpreter_leaves_its_stack_in_the_logs(tmp_path):
+    program = """
+import sys
+from pathlib import Path
+from app.chat.store import ConversationStore
+from app.ui.crash_reports import set_up_logging
+import ctypes
+kept = set_up_logging(Path(sys.argv[1]))
+ctypes.string_at(0)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path)],
+        check=False,
+        capture_output=True,
+        cwd=ROOT,
+        env={"PYTHONPATH": str(ROOT)},
+    )
+    assert done.returncode != 0
+    assert "Segmentation fault" in (tmp_path / "window-crash.log").read_text("utf-8")
+
+
+def test_the_log_is_written_in_utf_8(tmp_path):
+    root = logging.getLogger()
+    before = list(root.handlers), root.level
+    import faulthandler
+
+    was_enabled = faulthandler.is_enabled()
+    try:
+        with set_up_logging(tmp_path):
+            logging.getLogger("app.test").info("模型 loaded")
+    finally:
+        for handler in root.handlers:
+            if handler not in before[0]:
+                handler.close()
+        root.handlers[:] = before[0]
+        root.setLevel(before[1])
+        faulthandler.disable()
+        if was_enabled:
+            faulthandler.enable(sys.__stderr__)
+    assert "INFO app.test: 模型 loaded" in (tmp_path / "window.log").read_text("utf-8")
