@@ -6,18 +6,19 @@ from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QProgressBar, QPushButto
 from app.engine.protocol import Loaded
 from app.errors import AppError
 from app.model.facts import ModelFacts
+from app.placement.comparison import MemoryRow, memory_table
 from app.placement.plan import Plan
 from app.placement.words import describe_lanes, describe_plan
 from app.ui.theme import GRID, Theme, set_kind
-from app.ui.truth_line import REPORTED_PARTS, expert_device_in_words, part_in_words
-from app.ui.wizard.memory_rows import MemoryRow, memory_rows
+from app.ui.truth_line import expert_device_in_words
 from app.ui.wizard.widgets import Card, Page, clear_layout, label
 from app.ui.wizard.words import device_word, tr
-from app.ui.words import in_bytes, in_seconds, in_tokens, number
+from app.ui.words import in_bytes, in_seconds, in_tokens, number, part_in_words
 
 TICK_MILLISECONDS = 200
 STEPS = 1000
 TOTAL_HEIGHT = 32
+NOTHING = "–"
 
 
 class LoadPage(Page):
@@ -64,8 +65,9 @@ class LoadPage(Page):
         self._table.setVerticalSpacing(GRID // 2 + 2)
         self._table.setColumnStretch(1, 1)
         self._done_card.column.addLayout(self._table)
-        self._unreported = label("", "small")
-        self._done_card.column.addWidget(self._unreported)
+        self._done_card.column.addWidget(
+            label(self.tr("A dash is what the engine does not report, or the plan does not predict."), "small")
+        )
         self._rows: tuple[MemoryRow, ...] = ()
         self._notes_card = Card(theme, self.tr("Checked against the plan"))
         self._notes = QVBoxLayout()
@@ -89,7 +91,10 @@ class LoadPage(Page):
         if not self._progress_card.isHidden():
             return self._progress_words.text()
         lines = [self.title.text(), self.intro.text(), *self._note_texts]
-        lines += [f"{row.device}, {row.part}: {row.predicted} predicted, {row.reported} reported" for row in self._rows]
+        lines += [
+            f"{row.device}, {row.part}: {row.predicted_bytes} predicted, {row.reported_bytes} reported"
+            for row in self._rows
+        ]
         return "\n".join(lines)
 
     def first_focus(self) -> QWidget | None:
@@ -127,6 +132,10 @@ class LoadPage(Page):
         self.cancel_button.setEnabled(False)
         self._show_progress()
 
+    def end_cancelled(self) -> None:
+        """The load was stopped; another page is shown."""
+        self._tick.stop()
+
     def show_loaded(self, facts: ModelFacts, plan: Plan, report: Loaded) -> None:
         """The load is done."""
         self._tick.stop()
@@ -137,7 +146,7 @@ class LoadPage(Page):
                 time=in_seconds(report.seconds), tokens=in_tokens(report.n_ctx)
             ),
         )
-        self._fill_table(memory_rows(plan, report, REPORTED_PARTS))
+        self._fill_table(memory_table(plan, report.buffers))
         self._fill_notes(facts, report)
         self._set_shown(self._done_card, self._notes_card)
 
@@ -181,45 +190,45 @@ class LoadPage(Page):
         )
 
     def _fill_table(self, rows: tuple[MemoryRow, ...]) -> None:
-        self._rows = tuple(row for row in rows if row.reported is not None)
+        self._rows = rows
         clear_layout(self._table)
-        heads = ("", "", self.tr("predicted"), self.tr("reported"), self.tr("difference"))
-        for column, words in enumerate(heads):
+        for column, words in enumerate(("", "", self.tr("predicted"), self.tr("reported"), self.tr("difference"))):
             self._cell(0, column, words, "small")
         device = ""
-        for place, row in enumerate(self._rows, start=1):
+        for place, row in enumerate(rows, start=1):
             self._cell(place, 0, "" if row.device == device else device_word(row.device), "strong")
             device = row.device
             self._cell(place, 1, part_in_words(row.part), "")
-            self._cell(place, 2, in_bytes(row.predicted), "muted")
-            self._cell(place, 3, in_bytes(row.reported or 0), "strong")
-            self._cell(place, 4, _difference(row.predicted, row.reported or 0), "muted")
-        predicted, reported = sum(row.predicted for row in self._rows), sum(row.reported or 0 for row in self._rows)
-        place = len(self._rows) + 1
-        self._table.setRowMinimumHeight(place, TOTAL_HEIGHT)
-        for column, words in enumerate(
-            (self.tr("together"), "", in_bytes(predicted), in_bytes(reported), _difference(predicted, reported))
-        ):
-            self._cell(place, column, words, "strong")
-        left_out = [row for row in rows if row.reported is None]
-        words = ", ".join(
-            f"{device_word(row.device)}: {part_in_words(row.part)} {in_bytes(row.predicted)}" for row in left_out
+            self._figures(place, row.predicted_bytes, row.reported_bytes)
+        both = [row for row in rows if row.predicted_bytes is not None and row.reported_bytes is not None]
+        if both:
+            place = len(rows) + 1
+            self._table.setRowMinimumHeight(place, TOTAL_HEIGHT)
+            self._cell(place, 0, self.tr("together"), "strong")
+            self._cell(place, 1, self.tr("parts with both figures"), "muted")
+            self._figures(
+                place, sum(row.predicted_bytes or 0 for row in both), sum(row.reported_bytes or 0 for row in both)
+            )
+
+    def _figures(self, place: int, predicted: int | None, reported: int | None) -> None:
+        self._cell(place, 2, NOTHING if predicted is None else in_bytes(predicted), "muted")
+        self._cell(place, 3, NOTHING if reported is None else in_bytes(reported), "strong")
+        self._cell(
+            place, 4, NOTHING if not predicted or reported is None else _difference(predicted, reported), "muted"
         )
-        self._unreported.setText(
-            self.tr("Predicted only, as the engine does not report it: {parts}.").format(parts=words) if words else ""
-        )
-        self._unreported.setVisible(bool(words))
 
     def _cell(self, row: int, column: int, words: str, role: str) -> None:
-        made = label(words, role, wraps=False)
-        right = Qt.AlignmentFlag.AlignRight if column > 1 else Qt.AlignmentFlag.AlignLeft
-        self._table.addWidget(made, row, column, right | Qt.AlignmentFlag.AlignBottom)
+        # An alignment would keep a wrapping label at the width it likes best, which is narrow.
+        across = {1: Qt.AlignmentFlag(0)}.get(
+            column, Qt.AlignmentFlag.AlignRight if column else Qt.AlignmentFlag.AlignLeft
+        )
+        self._table.addWidget(label(words, role, wraps=column == 1), row, column, across | Qt.AlignmentFlag.AlignBottom)
 
     def _fill_notes(self, facts: ModelFacts, report: Loaded) -> None:
         clear_layout(self._notes)
         texts = [(difference, "warning") for difference in report.differences]
         if not texts:
-            texts.append((self.tr("Every layer is where the plan put it."), ""))
+            texts.append((self.tr("Everything is where the plan put it."), ""))
         on = report.expert_device or not facts.moe_layers
         texts.append((expert_device_in_words(report, moe=bool(facts.moe_layers)), "" if on else "warning"))
         for words, role in texts:
@@ -237,7 +246,5 @@ def _after_failure(smaller: Plan | None) -> str:
 
 
 def _difference(predicted: int, reported: int) -> str:
-    if not predicted:
-        return "–"
     percent = 100 * (reported - predicted) / predicted
     return f"{'+' if percent > 0 else '−' if percent < 0 else ''}{number(abs(percent), 1)} %"

@@ -6,7 +6,6 @@ from PySide6.QtWidgets import QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 from app.errors import AppError
 from app.hardware.facts import Gpu, GpuKind, Machine, Ram
 from app.hardware.words import describe_cpu, describe_disk, describe_gpu, describe_ram
-from app.ui.lanes.lane_info import why_no_gpu
 from app.ui.theme import GRID, Theme, set_role
 from app.ui.wizard.bars import Segment, StackedBar
 from app.ui.wizard.widgets import Card, FactRows, Page, clear_layout, label
@@ -90,6 +89,8 @@ class MachinePage(Page):
         for gpu in machine.gpus:
             self._gpus.addWidget(_GpuCard(gpu, self._theme))
         if not machine.gpus:
+            from app.ui.lanes.lane_info import why_no_gpu  # noqa: PLC0415 - the lanes come after the first window
+
             self._gpus.addWidget(_GpuCard(None, self._theme, why_no_gpu(machine)))
         self._memory.show_ram(machine.ram)
         rows = [(self.tr("Processor"), describe_cpu(machine.cpu)), (self.tr("Disk"), describe_disk(machine.disk))]

@@ -8,11 +8,10 @@ from app.placement.memory import fits, predicted_use
 from app.placement.plan import CPU_LANE, Plan
 from app.ui.lanes.header import ElidedLabel
 from app.ui.theme import GRID, Theme, set_role
-from app.ui.truth_line import part_in_words
 from app.ui.wizard.bars import Segment, StackedBar, Swatch
 from app.ui.wizard.widgets import clear_layout, label
 from app.ui.wizard.words import device_title, device_word, free_bytes
-from app.ui.words import in_bytes
+from app.ui.words import in_bytes, part_in_words
 
 PARTS = ("weights", "experts", "kv", "compute", "pool", "context", "margin")
 """Every part a plan may predict, in the order of bars and table."""

@@ -123,8 +123,8 @@ class Card(QFrame):
         self.column.setContentsMargins(2 * GRID + 4, 2 * GRID, 2 * GRID + 4, 2 * GRID)
         self.column.setSpacing(GRID)
         self.heading = label(heading, "heading")
-        self.heading.setVisible(bool(heading))
         self.column.addWidget(self.heading)
+        self.heading.setVisible(bool(heading))  # only now: a widget without a parent would become a window
         self.heading.setContentsMargins(0, 0, 0, GRID // 2)
         theme.changed.connect(self.update)
 

@@ -1,7 +1,9 @@
 """The wizard's frame: steps above, one page, Back and Next below; it keeps flow, pages and controller in step."""
 
 import logging
+from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import (
@@ -37,10 +39,12 @@ from app.ui.wizard.flow import Flow, LoadState, View
 from app.ui.wizard.load_page import LoadPage
 from app.ui.wizard.machine_page import MachinePage
 from app.ui.wizard.model_page import ModelPage
-from app.ui.wizard.plan_page import PlanPage
 from app.ui.wizard.steps import StepIndicator
 from app.ui.wizard.widgets import Footer, Page, label
 from app.ui.wizard.words import lack_text
+
+if TYPE_CHECKING:
+    from app.ui.wizard.plan_page import PlanPage
 
 log = logging.getLogger(__name__)
 
@@ -72,18 +76,8 @@ class Wizard(QWidget):
         self.flow = Flow(controller.propose_plan)
         self.steps = StepIndicator(theme, self)
         self.model_page = ModelPage(controller.background, theme, controller.models_folder)
-        self.machine_page = MachinePage(theme)
-        self.plan_page = PlanPage(theme)
-        self.load_page = LoadPage(theme)
-        self._pages: dict[View, Page] = {
-            View.MODEL: self.model_page,
-            View.MACHINE: self.machine_page,
-            View.PLAN: self.plan_page,
-            View.LOAD: self.load_page,
-        }
         self._stack = QStackedWidget(self)
-        for page in self._pages.values():
-            self._stack.addWidget(page)
+        self._stack.addWidget(self.model_page)
         self.back_button = QPushButton(self.tr("&Back"), self)
         self.next_button = QPushButton(self)
         self._hint = label("", "muted")
@@ -119,25 +113,55 @@ class Wizard(QWidget):
         controller.model_changed.connect(self._model_changed)
         controller.machine_changed.connect(self._machine_changed)
         controller.state_changed.connect(self._state_changed)
-        controller.load_progress.connect(self.load_page.set_progress)
         controller.loaded.connect(self._loaded)
         controller.failed.connect(self._failed)
         self.back_button.clicked.connect(self.go_back)
         self.next_button.clicked.connect(self.go_on)
         self.model_page.chosen.connect(self.choose)
-        self.machine_page.look_again.connect(self._probe)
-        self.plan_page.wished.connect(self._wish)
-        self.load_page.cancel_wanted.connect(self._cancel_load)
-        self.load_page.smaller_wanted.connect(self._load_smaller)
-        self.load_page.again_wanted.connect(self._load_again)
-        self.load_page.back_wanted.connect(self.go_back)
 
-    # ---- moving -------------------------------------------------------------------------------
+    # ---- pages, the later ones made when they are first wanted: the window must open at once -----
+
+    @cached_property
+    def machine_page(self) -> MachinePage:
+        """Page 2."""
+        page = MachinePage(self._theme)
+        page.look_again.connect(self._probe)
+        self._stack.addWidget(page)
+        return page
+
+    @cached_property
+    def plan_page(self) -> "PlanPage":
+        """Page 3."""
+        from app.ui.wizard.plan_page import PlanPage  # noqa: PLC0415 - draws in more than a first window may take
+
+        page = PlanPage(self._theme)
+        page.wished.connect(self._wish)
+        self._stack.addWidget(page)
+        return page
+
+    @cached_property
+    def load_page(self) -> LoadPage:
+        """Page 4."""
+        page = LoadPage(self._theme)
+        page.cancel_wanted.connect(self._cancel_load)
+        page.smaller_wanted.connect(self._load_smaller)
+        page.again_wanted.connect(self._load_again)
+        page.back_wanted.connect(self.go_back)
+        self._controller.load_progress.connect(page.set_progress)
+        self._stack.addWidget(page)
+        return page
 
     @property
     def page(self) -> Page:
         """The page shown."""
-        return self._pages[self.flow.view]
+        return {
+            View.MODEL: lambda: self.model_page,
+            View.MACHINE: lambda: self.machine_page,
+            View.PLAN: lambda: self.plan_page,
+            View.LOAD: lambda: self.load_page,
+        }[self.flow.view]()
+
+    # ---- moving -------------------------------------------------------------------------------
 
     def go_on(self) -> None:
         """Enter the next page, or end the wizard when the model is loaded; nothing where that cannot be."""
@@ -281,6 +305,7 @@ class Wizard(QWidget):
     def _state_changed(self, state: str) -> None:
         if state == EMPTY and self.flow.load is LoadState.RUNNING:
             self.flow.load_cancelled()
+            self.load_page.end_cancelled()
             self._show_view()
 
     def _failed(self, error: AppError) -> None:
