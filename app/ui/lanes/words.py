@@ -1,13 +1,16 @@
 """Lanes, layers and plans in words and figures: every sentence of the lanes dock that is not a label."""
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QCoreApplication
 
 from app.placement.plan import CPU_LANE, DISK_LANE, Plan
 from app.placement.words import layer_runs
-from app.ui.lanes.heat import LayerHeat
 from app.ui.words import in_bytes, number
+
+if TYPE_CHECKING:
+    from app.ui.lanes.heat import LayerHeat  # numpy would cost the first window a tenth of a second
 
 NAMED_RUNS = 4
 """Runs of layers that a sentence spells out."""
@@ -131,7 +134,7 @@ def part_name(part: str) -> str:
     return names.get(part, part)
 
 
-def expert_text(*, layer: int, expert: int, heat: LayerHeat | None, uncounted: str, size: int, lane: str) -> str:
+def expert_text(*, layer: int, expert: int, heat: "LayerHeat | None", uncounted: str, size: int, lane: str) -> str:
     """One expert: "Layer 12, expert 7: routed 312 times, 2.1 % of this layer, 2.72 MiB, CPU lane"."""
     if heat is not None:
         count = int(heat.counts[expert])
@@ -150,7 +153,7 @@ def expert_text(*, layer: int, expert: int, heat: LayerHeat | None, uncounted: s
 
 
 def layer_text(
-    *, layer: int, size: int, lane: str, loaded_lane: str | None, heat: LayerHeat | None, uncounted: str
+    *, layer: int, size: int, lane: str, loaded_lane: str | None, heat: "LayerHeat | None", uncounted: str
 ) -> str:
     """One layer, for tooltips and screen readers."""
     text = translate("Lanes", "Layer {layer}, {size} of experts, {lane} lane").format(
