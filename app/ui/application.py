@@ -18,6 +18,7 @@ from app.ui.chat import markdown
 from app.ui.controller import Controller
 from app.ui.crash_reports import UnexpectedErrors, set_up_logging
 from app.ui.engine import Engine
+from app.ui.garbage import UiThreadCollector
 from app.ui.main_window import APP_NAME, build_window
 from app.ui.settings import MAX_TOKENS, TEMPERATURE, THEME, Settings
 from app.ui.theme import Theme
@@ -63,6 +64,7 @@ def _run_window(application: QApplication, theme: Theme, settings: Settings, sto
             theme.force(_forced_look(settings))
 
     settings.changed.connect(setting_changed)
+    collector = UiThreadCollector(application)
     engine = Engine()
     controller = Controller(engine, store, models_folder(), sampling=sampling)
     window = build_window(controller, theme, settings)
@@ -75,6 +77,7 @@ def _run_window(application: QApplication, theme: Theme, settings: Settings, sto
     finally:
         controller.shutdown()
         window.deleteLater()
+        collector.stop()
         log.info("window closed")
 
 
