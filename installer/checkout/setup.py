@@ -94,6 +94,8 @@ def engine_and_package() -> None:
         return
     pip = [_python(), "-m", "pip", "install", "-q"]
     print(f"setup: installing (engine with {' + '.join(build.backends)})", flush=True)
+    # The same version with other content: pip would keep the old one. The second call brings what it depends on.
+    _run(*pip, "--force-reinstall", "--no-deps", build.wheel)
     _run(*pip, build.wheel)
     _run(*pip, "scikit-build-core>=0.11", "cmake>=3.21", "ninja")
     # The project's own build compiles the native library against the engine just installed.
@@ -110,8 +112,8 @@ def engine_and_package() -> None:
     _run(
         *pip,
         "--no-build-isolation",
-        f"-Ccmake.define.GGML_SOURCE_DIR={build.headers}",
-        f"-Ccmake.define.GGML_LIBRARY_DIR={libraries}",
+        f"--config-settings=cmake.define.GGML_SOURCE_DIR={build.headers}",
+        f"--config-settings=cmake.define.GGML_LIBRARY_DIR={libraries}",
         "-e",
         f"{ROOT}[test]",
     )
