@@ -2,6 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
+.NOTPARALLEL:
 .PHONY: run test setup setup-tests lint types clean
 
 run: setup

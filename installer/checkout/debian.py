@@ -3,18 +3,24 @@
 Standard library only: this runs before any virtual environment exists.
 """
 
+from __future__ import annotations  # read by Pythons that are too old to go on, to tell so
+
+import datetime
+import json
 import os
 import re
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 
 # ggml-vulkan uses declarations that Debian 12's headers (1.3.239) do not have.
 VULKAN_HEADERS_NEEDED = (1, 3, 270)
 NEWER_RELEASE = "trixie"
 
-BUILD_PACKAGES = ("g++", "cmake", "ninja-build", "git", "python3-venv", "python3-dev")
+BUILD_PACKAGES = ("g++", "cmake", "ninja-build", "git", "python3-venv")
 VULKAN_PACKAGES = ("glslc", "libvulkan1")
+VULKAN_HEADER_PACKAGES = ("libvulkan-dev", "spirv-headers")
 QT_PACKAGES = (
     "libegl1",
     "libgl1",
@@ -63,25 +69,51 @@ def _privilege() -> list[str] | None:
     return None
 
 
-def install(packages: tuple[str, ...]) -> list[str]:
-    """Install what is missing where that is permitted; returns what is still missing, in words for the user."""
-    wanted = missing(packages)
+def install(packages: tuple[str, ...], memory: Path) -> list[str]:
+    """Install what is missing where that is permitted; returns what is still missing.
+
+    What apt could not bring is remembered in the file `memory` and not tried again on the same day, so
+    that a set-up which changes nothing costs nothing.
+    """
+    today = datetime.date.today().isoformat()
+    try:
+        tried = {str(name) for name in json.loads(memory.read_text()).get(today, [])}
+    except (OSError, ValueError, AttributeError):
+        tried = set()
+    lacking = missing(packages)
+    wanted = [name for name in lacking if name not in tried]
     if not wanted:
-        return []
+        return lacking
     prefix = _privilege()
     if prefix is None:
         print(f"setup: not permitted to install: {' '.join(wanted)}")
         print(f"setup: as an administrator: apt-get install {' '.join(wanted)}")
-        return wanted
-    print(f"setup: installing {' '.join(wanted)}", flush=True)
-    environment = [*prefix, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get"]
-    subprocess.run([*environment, "update", "-q"], stdout=subprocess.DEVNULL, check=False)
-    command = [*environment, "install", "-y", "-q", "--no-install-recommends"]
+    else:
+        print(f"setup: installing {' '.join(wanted)}", flush=True)
+        _apt_install(prefix, wanted)
+        lacking = missing(packages)
+    if lacking:
+        memory.parent.mkdir(parents=True, exist_ok=True)
+        memory.write_text(json.dumps({today: sorted(tried | set(lacking))}))
+    return lacking
+
+
+def _apt_install(prefix: list[str], wanted: list[str]) -> None:
+    proxies = [f"{name}={value}" for name, value in os.environ.items() if name.lower().endswith("_proxy")]
+    apt = [*prefix, "env", *proxies, "DEBIAN_FRONTEND=noninteractive", "apt-get"]
+    subprocess.run([*apt, "update", "-q"], stdout=subprocess.DEVNULL, check=False)
+    command = [*apt, "install", "-y", "-q", "--no-install-recommends"]
     done = subprocess.run([*command, *wanted], stdout=subprocess.DEVNULL, check=False)
     if done.returncode != 0:  # one name that this release lacks must not keep back the others
         for name in wanted:
             subprocess.run([*command, name], stdout=subprocess.DEVNULL, check=False)
-    return missing(tuple(wanted))
+
+
+def release_has_new_vulkan_headers() -> bool:
+    """True where this release's own libvulkan-dev is new enough."""
+    done = subprocess.run(["apt-cache", "policy", "libvulkan-dev"], capture_output=True, text=True, check=False)
+    found = re.search(r"Candidate: (\d+)\.(\d+)\.(\d+)", done.stdout)
+    return found is not None and tuple(int(part) for part in found.groups()) >= VULKAN_HEADERS_NEEDED
 
 
 def vulkan_header_version(include: Path) -> tuple[int, int, int] | None:
@@ -103,6 +135,7 @@ def newer_vulkan_headers(folder: Path) -> Path | None:
     Uses the mirror this machine's apt already uses. Returns the unpacked `usr` folder, or None
     with the reason printed.
     """
+    folder.mkdir(parents=True, exist_ok=True)
     usr = folder / "usr"
     if (vulkan_header_version(usr / "include") or (0, 0, 0)) >= VULKAN_HEADERS_NEEDED:
         return usr
@@ -124,30 +157,31 @@ def newer_vulkan_headers(folder: Path) -> Path | None:
     if not mirrors:
         print("setup: no Debian mirror known to apt: Vulkan headers stay as they are")
         return None
-    lists, archives = folder / "lists", folder / "archives"
-    for path in (lists / "partial", archives / "partial"):
-        path.mkdir(parents=True, exist_ok=True)
-    sources = folder / "sources.list"
     keyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
-    sources.write_text(f"deb [signed-by={keyring}] {mirrors[0]} {NEWER_RELEASE} main\n")
-    apt = [
-        "apt-get",
-        "-q",
-        f"-oDir::Etc::sourcelist={sources}",
-        "-oDir::Etc::sourceparts=-",
-        f"-oDir::State::lists={lists}",
-        f"-oDir::Cache::archives={archives}",
-        "-oDir::Cache::pkgcache=",
-        "-oDir::Cache::srcpkgcache=",
-        "-oAPT::Sandbox::User=",
-    ]
-    for command in (["update"], ["download", "libvulkan-dev", "spirv-headers"]):
-        done = subprocess.run([*apt, *command], cwd=folder, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            print(f"setup: newer Vulkan headers not available: {done.stderr.strip()[-400:]}")
-            return None
-    for package in folder.glob("*.deb"):
-        subprocess.run(["dpkg-deb", "-x", str(package), str(folder)], check=True)
-        package.unlink()
-    shutil.rmtree(lists, ignore_errors=True)
+    with tempfile.TemporaryDirectory(dir=folder) as name:
+        scratch = Path(name)
+        for path in ("lists/partial", "archives/partial", "unpacked"):
+            (scratch / path).mkdir(parents=True)
+        sources = scratch / "sources.list"
+        sources.write_text(f"deb [signed-by={keyring}] {mirrors[0]} {NEWER_RELEASE} main\n")
+        apt = [
+            "apt-get",
+            "-q",
+            f"-oDir::Etc::sourcelist={sources}",
+            "-oDir::Etc::sourceparts=-",
+            f"-oDir::State::lists={scratch / 'lists'}",
+            f"-oDir::Cache::archives={scratch / 'archives'}",
+            "-oDir::Cache::pkgcache=",
+            "-oDir::Cache::srcpkgcache=",
+            "-oAPT::Sandbox::User=",
+        ]
+        for command in (["update"], ["download", *VULKAN_HEADER_PACKAGES]):
+            done = subprocess.run([*apt, *command], cwd=scratch, capture_output=True, text=True, check=False)
+            if done.returncode != 0:
+                print(f"setup: newer Vulkan headers not available: {done.stderr.strip()[-400:]}")
+                return None
+        for package in scratch.glob("*.deb"):
+            subprocess.run(["dpkg-deb", "-x", str(package), str(scratch / "unpacked")], check=True)
+        shutil.rmtree(usr, ignore_errors=True)
+        (scratch / "unpacked" / "usr").rename(usr)
     return usr

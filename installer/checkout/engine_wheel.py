@@ -5,6 +5,8 @@ unchanged one is reused by every checkout. Beside it lie the ggml headers of the
 the native expert device is compiled against. Standard library only.
 """
 
+from __future__ import annotations
+
 import hashlib
 import json
 import os
@@ -69,39 +71,44 @@ def _cpu_options() -> list[str]:
     return []
 
 
+def package_memory() -> Path:
+    """Where it is kept which system packages could not be installed today."""
+    return cache_folder() / "packages-not-available.json"
+
+
 def _vulkan_options(cache: Path) -> list[str]:
     """CMake options for Vulkan, or none with the reason printed."""
+
+    def for_cpu(reason: str) -> list[str]:
+        print(f"setup: engine for CPU only: {reason}")
+        return []
+
     if not debian.is_debian_like():
-        system = debian.vulkan_header_version(Path("/usr/include"))
-        if (system or (0, 0, 0)) >= debian.VULKAN_HEADERS_NEEDED and shutil.which("glslc"):
-            return ["-DGGML_VULKAN=ON"]
-        print("setup: engine for CPU only: Vulkan headers or glslc are missing or too old")
-        return []
-    lacking = debian.install(debian.VULKAN_PACKAGES)
+        return ["-DGGML_VULKAN=ON"] if _new_headers_here() else for_cpu("Vulkan headers or glslc missing or too old")
+    lacking = debian.install(debian.VULKAN_PACKAGES, package_memory())
     if lacking:
-        print(f"setup: engine for CPU only: {' '.join(lacking)} missing")
-        return []
+        return for_cpu(f"{' '.join(lacking)} missing")
     libraries = sorted(Path("/usr/lib").glob("*/libvulkan.so.1"))
     if not libraries:
-        print("setup: engine for CPU only: libvulkan.so.1 not found")
-        return []
-    system = debian.vulkan_header_version(Path("/usr/include"))
-    if (system or (0, 0, 0)) >= debian.VULKAN_HEADERS_NEEDED and Path("/usr/include/spirv").exists():
-        return ["-DGGML_VULKAN=ON", f"-DVulkan_LIBRARY={libraries[0]}"]
+        return for_cpu("libvulkan.so.1 not found")
+    options = ["-DGGML_VULKAN=ON", f"-DVulkan_LIBRARY={libraries[0]}"]
+    if not _new_headers_here() and debian.release_has_new_vulkan_headers():
+        debian.install(debian.VULKAN_HEADER_PACKAGES, package_memory())
+    if _new_headers_here():
+        return options
     usr = debian.newer_vulkan_headers(cache / "vulkan-headers")
     if usr is None:
-        print("setup: engine for CPU only: Vulkan headers are too old and newer ones not available")
-        return []
+        return for_cpu("Vulkan headers are too old and newer ones not available")
     configs = sorted(usr.glob("**/SPIRV-HeadersConfig.cmake"))
     if not configs:
-        print("setup: engine for CPU only: SPIR-V headers incomplete")
-        return []
-    return [
-        "-DGGML_VULKAN=ON",
-        f"-DVulkan_INCLUDE_DIR={usr / 'include'}",
-        f"-DVulkan_LIBRARY={libraries[0]}",
-        f"-DSPIRV-Headers_DIR={configs[0].parent}",
-    ]
+        return for_cpu("SPIR-V headers incomplete")
+    return [*options, f"-DVulkan_INCLUDE_DIR={usr / 'include'}", f"-DSPIRV-Headers_DIR={configs[0].parent}"]
+
+
+def _new_headers_here() -> bool:
+    system = debian.vulkan_header_version(Path("/usr/include")) or (0, 0, 0)
+    spirv = list(Path("/usr").glob("*/cmake/SPIRV-Headers")) + list(Path("/usr").glob("*/*/cmake/SPIRV-Headers"))
+    return system >= debian.VULKAN_HEADERS_NEEDED and bool(spirv) and shutil.which("glslc") is not None
 
 
 def _source(cache: Path, python: Path) -> Path:
@@ -119,7 +126,7 @@ def _source(cache: Path, python: Path) -> Path:
                 "-q",
                 "--no-deps",
                 "--no-binary",
-                ":all:",
+                "llama-cpp-python",
                 f"llama-cpp-python=={LLAMA_CPP_PYTHON}",
                 "-d",
                 scratch,

@@ -20,13 +20,20 @@ def main() -> int:
     program = [sys.executable, "-m", "app"]
     os.chdir(Path(__file__).resolve().parents[2])
     if has_display():
-        return subprocess.run(program, check=False).returncode
+        return become(program)
     if sys.stdin.isatty() and sys.stdout.isatty():
         print("No display here: this is the chat in the terminal, with the demo model.")
-        return subprocess.run([*program, "chat", "demo"], check=False).returncode
-    print("No display and no terminal here: one question to the demo model.", flush=True)
-    print(f"> {QUESTION}", flush=True)
-    command = [*program, "chat", "demo", "-p", QUESTION, "--temperature", "0", "--max-tokens", "120"]
+        return become([*program, "chat", "demo"])
+    print("No display and no terminal here: one question to the demo model.")
+    print(f"> {QUESTION}")
+    return become([*program, "chat", "demo", "-p", QUESTION, "--temperature", "0", "--max-tokens", "120"])
+
+
+def become(command: list[str]) -> int:
+    """Go on as `command`: Ctrl-C then means what that program says it means."""
+    sys.stdout.flush()
+    if os.name == "posix":
+        os.execv(command[0], command)
     return subprocess.run(command, check=False).returncode
 
 

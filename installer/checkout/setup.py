@@ -4,6 +4,8 @@ Called by `make setup`. Every step is skipped when its inputs have not changed, 
 costs seconds. Standard library only.
 """
 
+from __future__ import annotations
+
 import argparse
 import hashlib
 import json
@@ -64,12 +66,13 @@ def system_packages(*, for_tests: bool) -> None:
     if not debian.is_debian_like():
         print("setup: no apt here; a C++ compiler, cmake, ninja and Qt's libraries must be there already")
         return
-    lacking = debian.install(debian.BUILD_PACKAGES)
+    memory = engine_wheel.package_memory()
+    lacking = debian.install(debian.BUILD_PACKAGES, memory)
     if lacking and not (shutil.which("c++") and shutil.which("cmake")):
         raise SystemExit("setup: cannot build without a C++ compiler and cmake")
-    debian.install(debian.QT_PACKAGES)
+    debian.install(debian.QT_PACKAGES, memory)
     if for_tests:
-        debian.install(debian.TEST_PACKAGES)
+        debian.install(debian.TEST_PACKAGES, memory)
 
 
 def virtual_environment() -> None:
@@ -132,11 +135,12 @@ def demo_model() -> None:
         check=True,
     )
     path = Path(done.stdout.strip())
-    if path.exists() and _stamp().get("demo") == wanted:
+    known = _stamp()
+    if path.exists() and known.get("demo") == wanted and known.get("demo_bytes") == str(path.stat().st_size):
         return
     print("setup: writing the demo model", flush=True)
     _run(_python(), "-m", "app", "demo")
-    _remember(demo=wanted)
+    _remember(demo=wanted, demo_bytes=str(path.stat().st_size))
 
 
 def main() -> None:
