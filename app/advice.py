@@ -20,10 +20,10 @@ ADVICE: dict[ErrorCode, str] = {
     ErrorCode.DEVICE_MISSING: "Choose one of the devices that the probe lists, or 'none' for the CPU.",
     ErrorCode.CONTEXT_FULL: "Start a new conversation, or load the model with a larger context.",
     ErrorCode.ENGINE_MISSING: "Reinstall the app: its engine is missing or damaged.",
-    ErrorCode.ENGINE_CRASHED: "Your conversation is saved. Load again; if it repeats, use a smaller plan or no GPU.",
+    ErrorCode.ENGINE_CRASHED: "Load again; if it repeats, use a smaller plan or no GPU.",
     ErrorCode.ENGINE_PROTOCOL: "Reinstall the app: window and engine are of different versions.",
     ErrorCode.ENGINE_FAILED: "Try again; the engine's log says more.",
-    ErrorCode.CANCELLED: "Nothing was changed.",
+    ErrorCode.CANCELLED: "It was stopped as you asked.",
     ErrorCode.STORE_UNREADABLE: "Close other windows of this app, or update it; the file was left as it is.",
 }
 

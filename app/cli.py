@@ -2,7 +2,9 @@
 
 import argparse
 import importlib.metadata
+import io
 import json
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -27,6 +29,9 @@ from app.units import format_bytes
 
 Json = dict[str, Any]
 
+# A driver that does not answer must not hold the command for ever; the slowest seen took a few seconds.
+DEVICES_SECONDS = 60.0
+
 
 def version() -> str:
     """The installed version."""
@@ -35,10 +40,13 @@ def version() -> str:
 
 def main(arguments: list[str]) -> int:
     """Run one command; returns the process exit status."""
+    _speak_utf8()
     parsed = _parser().parse_args(arguments)
     command: Callable[[argparse.Namespace], int] = parsed.command
     try:
-        return command(parsed)
+        status = command(parsed)
+        sys.stdout.flush()
+        return status
     except AppError as error:
         _report(error, as_json=getattr(parsed, "json", False))
         return error.exit_status
@@ -46,9 +54,16 @@ def main(arguments: list[str]) -> int:
         print(file=sys.stderr)
         return 130
     except BrokenPipeError:
-        # The reader of our output is gone (`| head`); nothing is left to tell it.
-        sys.stderr.close()
+        # The reader of our output is gone (`| head`); nothing is left to tell it, also not at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_OK
+
+
+def _speak_utf8() -> None:
+    """Write UTF-8 whatever the console's or pipe's own encoding is: answers and paths hold any character."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
 
 
 def _report(error: AppError, *, as_json: bool) -> None:
@@ -68,7 +83,7 @@ def _report(error: AppError, *, as_json: bool) -> None:
 
 
 def _print_json(data: Json) -> None:
-    sys.stdout.write(json.dumps(data, ensure_ascii=False) + "\n")
+    sys.stdout.write(json.dumps(data) + "\n")
 
 
 class _Parser(argparse.ArgumentParser):
@@ -141,7 +156,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _machine(client: EngineClient) -> Machine:
-    devices = client.request(protocol.ListDevices, protocol.Devices)
+    devices = client.request(protocol.ListDevices, protocol.Devices, timeout=DEVICES_SECONDS)
     return probe(folders.models_folder(), devices.gpus, devices.build)
 
 
@@ -227,18 +242,18 @@ def _print_plan(plan: Plan, facts: ModelFacts) -> None:
 
 
 def _chat(parsed: argparse.Namespace) -> int:
+    if parsed.prompt is None and parsed.json:
+        raise AppError(ErrorCode.BAD_USAGE, "chat --json needs a prompt: -p TEXT.")
     facts = _facts(parsed.model)
     with EngineClient(on_log=terminal.show_log) as client:
         plan = planner.make_plan(facts, _machine(client), _wishes(parsed))
         loaded = terminal.load(client, plan, quiet=parsed.json)
         sampling = protocol.Sampling(temperature=parsed.temperature, seed=parsed.seed)
         conversation = terminal.Conversation(client, sampling, parsed.max_tokens)
-        if parsed.prompt is None and not parsed.json:
+        if parsed.prompt is None:
             print(f"{facts.name}. {plan_words.describe_plan(plan, facts)}", file=sys.stderr)
             terminal.converse(conversation)
             return EXIT_OK
-        if parsed.prompt is None:
-            raise AppError(ErrorCode.BAD_USAGE, "chat --json needs a prompt: -p TEXT.")
         finished = conversation.ask(parsed.prompt, stream=not parsed.json)
     if parsed.json:
         answer = msgspec.to_builtins(finished)

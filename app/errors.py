@@ -47,6 +47,13 @@ _MODEL_CODES = {
     ErrorCode.MODEL_UNSUPPORTED,
 }
 
+_ENGINE_CODES = {
+    ErrorCode.ENGINE_MISSING,
+    ErrorCode.ENGINE_CRASHED,
+    ErrorCode.ENGINE_PROTOCOL,
+    ErrorCode.ENGINE_FAILED,
+}
+
 
 class AppError(Exception):
     """A failure the user can be told about.
@@ -70,6 +77,6 @@ class AppError(Exception):
             return EXIT_MODEL
         if self.code is ErrorCode.OUT_OF_MEMORY:
             return EXIT_OUT_OF_MEMORY
-        if self.code in (ErrorCode.BAD_USAGE, ErrorCode.DEVICE_MISSING, ErrorCode.CONTEXT_FULL):
-            return EXIT_BAD_USAGE
-        return EXIT_ENGINE
+        if self.code in _ENGINE_CODES:
+            return EXIT_ENGINE
+        return EXIT_BAD_USAGE

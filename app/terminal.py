@@ -105,6 +105,8 @@ def converse(conversation: Conversation) -> None:
             text = input("\n> " if interactive else "").strip()
         except EOFError:
             return
+        except UnicodeDecodeError as error:
+            raise AppError(ErrorCode.BAD_USAGE, "The input is not valid UTF-8.", str(error)) from error
         except KeyboardInterrupt:
             print(file=sys.stderr)
             return

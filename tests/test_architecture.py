@@ -13,7 +13,7 @@ ALLOWED = {
     "hardware": set(),
     "chat": set(),
     "library": {"model"},
-    "placement": {"model", "hardware", "engine.protocol"},
+    "placement": {"model", "hardware"},
     "engine": {"model", "hardware", "placement"},
     "engine.process": {"model", "hardware", "placement", "library"},
     "engine.client": {"hardware", "placement"},

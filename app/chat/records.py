@@ -20,7 +20,7 @@ class AnswerFigures(msgspec.Struct, frozen=True, kw_only=True):
         stop_reason: end_of_text | max_tokens | stopped | context_full.
         model: Name of the model that answered, or empty.
         cache_used: True where the expert cache served this answer.
-        cache_hits: Routed experts that were in it. cache_misses: those that were not.
+        cache_hits: Routed experts that were in it. cache_misses: those that were not, None where nobody counted.
     """
 
     prompt_tokens: int
@@ -33,7 +33,7 @@ class AnswerFigures(msgspec.Struct, frozen=True, kw_only=True):
     model: str = ""
     cache_used: bool = False
     cache_hits: int = 0
-    cache_misses: int = 0
+    cache_misses: int | None = None
 
 
 class StoredMessage(msgspec.Struct, frozen=True, kw_only=True):

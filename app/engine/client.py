@@ -24,6 +24,7 @@ from app.errors import AppError, ErrorCode
 
 _E = TypeVar("_E", bound=protocol.Event)
 START_SECONDS = 60.0
+END_SECONDS = 10.0
 _OUTPUT_TAIL_BYTES = 4000
 
 
@@ -31,7 +32,8 @@ def engine_command() -> list[str]:
     """The argument vector that starts the engine child of this very installation."""
     if getattr(sys, "frozen", False):
         return [sys.executable, "--engine"]
-    return [sys.executable, "-m", "app", "--engine"]
+    # -P: a folder that happens to be called "app" where the user stands is not our package.
+    return [sys.executable, "-P", "-m", "app", "--engine"]
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,18 @@ def last_output(ready: protocol.Ready | None) -> str:
             return file.read().decode(errors="replace").strip()
     except OSError:
         return ""
+
+
+def encode_request(request: protocol.Request) -> bytes:
+    """The request's line.
+
+    Raises:
+        AppError: bad_usage, a text in it is not Unicode (bytes of another encoding on a command line).
+    """
+    try:
+        return protocol.encode(request)
+    except UnicodeEncodeError as error:
+        raise AppError(ErrorCode.BAD_USAGE, "The text is not valid Unicode.", str(error)) from error
 
 
 class EventLines:
@@ -183,7 +197,7 @@ class EngineClient:
             if self._process.stdin:
                 self._process.stdin.close()
         try:
-            self._process.wait(10)
+            self._process.wait(END_SECONDS)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
@@ -195,25 +209,27 @@ class EngineClient:
         """Write a request and return its id.
 
         Raises:
-            AppError: engine_crashed, the child is gone.
+            AppError: bad_usage, a text is no Unicode; engine_crashed, the child is gone.
         """
         request = request_type(id=next(self._ids), **fields)
+        data = memoryview(encode_request(request))
         try:
             with self._write_lock:
                 assert self._process.stdin
-                self._process.stdin.write(protocol.encode(request))
-        except (OSError, ValueError) as error:
+                while data:
+                    data = data[self._process.stdin.write(data) :]
+        except (OSError, ValueError) as error:  # ValueError: closed by `close`
             raise self._outcome().error() from error
         return request.id
 
-    def events(self, request_id: int, last: type[_E]) -> Iterator[protocol.AnyEvent]:
+    def events(self, request_id: int, last: type[_E], *, timeout: float | None = None) -> Iterator[protocol.AnyEvent]:
         """Yield the events of one request up to and including the one of type `last`.
 
         Raises:
             AppError: what a `Failed` event carries, or engine_crashed.
         """
         while True:
-            event = self._take(None)
+            event = self._take(timeout)
             if event.id != request_id:
                 continue
             if isinstance(event, protocol.Failed):
@@ -222,15 +238,26 @@ class EngineClient:
             if isinstance(event, last):
                 return
 
-    def request(self, request_type: type[protocol.Request], last: type[_E], **fields: Any) -> _E:
-        """Send a request and return its closing event, dropping those before it."""
-        for event in self.events(self.send(request_type, **fields), last):
+    def request(
+        self, request_type: type[protocol.Request], last: type[_E], *, timeout: float | None = None, **fields: Any
+    ) -> _E:
+        """Send a request and return its closing event, dropping those before it.
+
+        Raises:
+            AppError: as `events`; engine_failed when no event comes for `timeout` seconds.
+        """
+        for event in self.events(self.send(request_type, **fields), last, timeout=timeout):
             if isinstance(event, last):
                 return event
         raise AssertionError("unreachable: events ends with its last event or raises")
 
     def _outcome(self) -> ProcessOutcome:
-        return ProcessOutcome(self._process.wait(), self._closing, last_output(self._ready))
+        try:
+            status = self._process.wait(END_SECONDS)
+        except subprocess.TimeoutExpired:  # it closed its output but hangs, perhaps in a driver
+            self._process.kill()
+            status = self._process.wait()
+        return ProcessOutcome(status, self._closing, last_output(self._ready))
 
     def _next(self, event_type: type[_E], request_id: int, timeout: float) -> _E:
         while True:
@@ -257,19 +284,24 @@ class EngineClient:
             while data := os.read(self._process.stdout.fileno(), 65536):
                 for event in lines.feed(data):
                     if isinstance(event, protocol.LogLine):
-                        if self._on_log:
-                            self._on_log(event)
+                        self._show(event)
                     else:
                         self._events.put(event)
         except AppError as error:
             self._events.put(error)
-        except OSError:
-            pass
-        self._events.put(None)
+        finally:
+            self._events.put(None)
+
+    def _show(self, line: protocol.LogLine) -> None:
+        try:
+            if self._on_log:
+                self._on_log(line)
+        except OSError:  # nobody reads our standard error any more: that must not stop the answer
+            self._on_log = None
 
 
 def child_environment() -> dict[str, str]:
-    """The child's environment: UTF-8 everywhere, this package importable from any working folder."""
+    """The child's environment: UTF-8 everywhere, nothing held back in buffers."""
     environment = dict(os.environ, PYTHONUTF8="1", PYTHONUNBUFFERED="1")
     environment.pop("PYTHONSTARTUP", None)
     return environment

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable
 
 import llama_cpp
+import msgspec
 from llama_cpp import llama_cpp as llama
 
 from app.engine import loading, protocol
@@ -14,8 +15,6 @@ from app.engine.logs import LogTap
 from app.engine.session import Session
 from app.errors import AppError, ErrorCode
 from app.hardware.facts import EngineBuild, Gpu
-
-log = logging.getLogger(__name__)
 
 Routings = dict[int, tuple[int, ...]]
 
@@ -93,24 +92,14 @@ class Engine:
         loaded = loading.load(request.plan, self._ggml, self._device, self._device_reason, self._tap, progress)
         try:
             session = Session(loaded)
-        except AppError:
+        except BaseException:
             loaded.close()
             raise
         if session.prompter.fallback:
             self._on_log(logging.WARNING, session.prompter.fallback)
         with lock:
             self._session = session
-        report = loaded.report
-        return protocol.Loaded(
-            id=request.id,
-            seconds=report.seconds,
-            n_ctx=report.n_ctx,
-            buffers=report.buffers,
-            expert_layers=report.expert_layers,
-            differences=report.differences,
-            expert_device=report.expert_device,
-            reason=report.reason,
-        )
+        return msgspec.structs.replace(loaded.report, id=request.id)
 
     def generate(
         self,

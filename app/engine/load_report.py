@@ -5,9 +5,9 @@ The lines' forms are those of the pinned engine; `tests/engine` loads real model
 
 import re
 
-from app.engine.protocol import BufferReport
 from app.errors import AppError, ErrorCode
 from app.placement.plan import CPU_LANE
+from app.placement.report import BufferReport
 
 _BUFFER = re.compile(
     r"^\w+:\s+(?P<name>\S+)\s+(?P<part>model|KV|RS|output|compute) buffer size =\s*(?P<mib>[\d.]+) MiB"

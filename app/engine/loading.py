@@ -2,7 +2,6 @@
 
 import ctypes
 import itertools
-import logging
 import os
 import time
 from collections.abc import Callable
@@ -14,13 +13,12 @@ from app.engine.cache import ExpertDevice, Phase
 from app.engine.ggml import BufferTypeOverride, Ggml
 from app.engine.load_report import LoadReport
 from app.engine.logs import LogTap
-from app.engine.protocol import BufferReport, Loaded
+from app.engine.protocol import Loaded
 from app.errors import AppError, ErrorCode
 from app.model import ModelFacts, read_facts
 from app.placement import comparison, overrides
 from app.placement.plan import CPU_LANE, Plan
-
-log = logging.getLogger(__name__)
+from app.placement.report import BufferReport
 
 _GGML_TYPES = {"f16": 1, "q8_0": 8, "q4_0": 2}
 _LOAD_MODE_MMAP = 1
@@ -190,6 +188,7 @@ def _warm_up(loaded: LoadedModel, report: LoadReport) -> None:
     tokens = (llama.llama_token * 1)(token if token >= 0 else 0)
     if llama.llama_decode(loaded.context, llama.llama_batch_get_one(tokens, 1)) != 0:
         raise report.error("Computing the first token")
+    llama.llama_synchronize(loaded.context)
     llama.llama_memory_clear(llama.llama_get_memory(loaded.context), True)
 
 

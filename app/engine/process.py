@@ -81,8 +81,11 @@ def _protect_output() -> tuple[BinaryIO, Path | None]:
 
 def _drop_old_outputs(folder: Path) -> None:
     """Children that were killed leave their file behind; the newest few are kept."""
-    found = sorted(folder.glob(f"{_OUTPUT_PREFIX}*.log"), key=lambda path: path.stat().st_mtime, reverse=True)
-    for path in found[_OUTPUTS_KEPT:]:
+    dated = []
+    for path in folder.glob(f"{_OUTPUT_PREFIX}*.log"):
+        with contextlib.suppress(FileNotFoundError):  # another child is doing the same
+            dated.append((path.stat().st_mtime, path))
+    for _, path in sorted(dated, reverse=True)[_OUTPUTS_KEPT:]:
         path.unlink(missing_ok=True)
 
 
@@ -180,6 +183,10 @@ class Worker:
                 decode, prompt = engine.routing() if engine else ({}, {})
             except AppError as error:
                 self._events.fail(request_id, error)
+                return
+            except Exception as error:  # the reading thread must go on
+                log.exception("routing")
+                self._events.fail(request_id, AppError(ErrorCode.ENGINE_FAILED, "The engine failed.", repr(error)))
                 return
         self._events.write(protocol.Routing(id=request_id, decode=decode, prompt=prompt))
 

@@ -8,6 +8,7 @@ import msgspec
 
 from app.hardware.facts import EngineBuild, Gpu
 from app.placement.plan import Plan
+from app.placement.report import BufferReport
 
 PROTOCOL_VERSION = 1
 MAX_LINE_BYTES = 64 * 1024 * 1024
@@ -107,21 +108,6 @@ class LoadProgress(Event, frozen=True, kw_only=True, tag="load_progress"):
     fraction: float
 
 
-class BufferReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What llama.cpp itself reports to have allocated.
-
-    Attributes:
-        device: A GPU's engine name, or "CPU".
-        part: weights | experts | kv | compute | output | mapped. "mapped" is the stretch of the model
-            file that is mapped into the address space; it may cover other parts and is no memory of its own.
-        bytes: Bytes by llama.cpp's own count.
-    """
-
-    device: str
-    part: str
-    bytes: int
-
-
 class Loaded(Event, frozen=True, kw_only=True, tag="loaded"):
     """The model answers now.
 
@@ -165,7 +151,8 @@ class Token(Event, frozen=True, kw_only=True, tag="token"):
 class CacheReport(msgspec.Struct, frozen=True, kw_only=True):
     """The expert cache during one answer: requested, allocated and used are three separate facts.
 
-    `hits` and `misses` count routed experts of the answer's decoding; `reason` says why `used` is false.
+    `hits` and `misses` count routed experts of the answer's decoding, `misses` on the CPU lane and None where
+    nobody counts them; `reason` says why `used` is false.
     """
 
     requested_bytes: int
@@ -173,7 +160,7 @@ class CacheReport(msgspec.Struct, frozen=True, kw_only=True):
     used: bool
     reason: str
     hits: int
-    misses: int
+    misses: int | None
 
 
 class Finished(Event, frozen=True, kw_only=True, tag="finished"):
@@ -184,7 +171,7 @@ class Finished(Event, frozen=True, kw_only=True, tag="finished"):
         stop_reason: end_of_text | max_tokens | stopped | context_full.
         ttft_seconds: From dequeuing the request to the first token.
         prompt_tokens_per_second: Over the tokens really computed (not the reused ones); 0 if none.
-        tokens_per_second: Over the decoded tokens after the first; 0 with fewer than two.
+        tokens_per_second: Over what was decoded after the first token; 0 when nothing was.
     """
 
     text: str

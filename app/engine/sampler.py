@@ -6,6 +6,13 @@ from llama_cpp import llama_cpp as llama
 
 from app.engine.protocol import Sampling
 
+_RANDOM = 0xFFFFFFFF  # llama.cpp's LLAMA_DEFAULT_SEED: it would draw a seed of its own
+
+
+def _seed(wanted: int | None) -> int:
+    """A seed llama.cpp takes as it is: 32 bits, and not the one that means "draw one"."""
+    return (secrets.randbits(32) if wanted is None else wanted) % _RANDOM
+
 
 class Sampler:
     """A sampler chain for one answer; close it.
@@ -25,8 +32,7 @@ class Sampler:
         if sampling.min_p > 0:
             self._add(llama.llama_sampler_init_min_p(sampling.min_p, 1))
         self._add(llama.llama_sampler_init_temp(sampling.temperature))
-        seed = secrets.randbits(32) if sampling.seed is None else sampling.seed & 0xFFFFFFFF
-        self._add(llama.llama_sampler_init_dist(seed))
+        self._add(llama.llama_sampler_init_dist(_seed(sampling.seed)))
 
     def _add(self, sampler: object) -> None:
         llama.llama_sampler_chain_add(self._chain, sampler)

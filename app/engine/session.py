@@ -1,6 +1,5 @@
 """A conversation with a loaded model: prefix reuse, prompt, decode loop, measurements."""
 
-import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,14 +9,12 @@ import numpy.typing as npt
 from llama_cpp import llama_cpp as llama
 
 from app.engine import protocol
-from app.engine.cache import MAX_LAYERS, Phase
+from app.engine.cache import Phase
 from app.engine.loading import LoadedModel
 from app.engine.sampler import Sampler
 from app.engine.text import CharacterStream, Prompter, piece
 from app.errors import AppError, ErrorCode
-from app.placement.plan import CPU_LANE, DISK_LANE
-
-log = logging.getLogger(__name__)
+from app.placement.plan import CPU_LANE
 
 # A device without an abort callback can be stopped only between batches: they are sized to take
 # about this long, so that stopping stays under 200 ms.
@@ -33,6 +30,7 @@ class _Clock:
     """Times of one answer, seconds of the monotonic clock."""
 
     started: float
+    prompt_started: float = 0.0
     prompt_done: float = 0.0
     first_token: float = 0.0
     last_token: float = 0.0
@@ -75,6 +73,7 @@ class Session:
         reused = self._reuse_prefix(tokens)
         routed_before = self._decode_routings()
         emit(protocol.PromptProgress(id=request.id, done=reused, total=len(tokens), reused=reused))
+        clock.prompt_started = time.monotonic()
         complete = self._prompt(request.id, tokens, reused, emit, stopped)
         clock.prompt_done = time.monotonic()
         text, generated, reason = "", 0, "stopped"
@@ -95,7 +94,7 @@ class Session:
         layers = [
             layer
             for layer, lane in loaded.report.expert_layers.items()
-            if lane == CPU_LANE and layer < min(len(decode), len(prompt), MAX_LAYERS)
+            if lane == CPU_LANE and layer < min(len(decode), len(prompt))
         ]
         return (
             {layer: tuple(decode[layer].tolist()) for layer in layers},
@@ -108,7 +107,7 @@ class Session:
         """Prompt tokens per decode: small at first where only the end of a batch can be stopped."""
         loaded = self.loaded
         lanes = set(loaded.report.expert_layers.values())
-        stoppable = loaded.device is not None and (not loaded.plan.gpu or bool(lanes & {CPU_LANE, DISK_LANE}))
+        stoppable = loaded.device is not None and (not loaded.plan.gpu or CPU_LANE in lanes)
         return loaded.plan.n_ubatch if stoppable else -_SMALLEST_BATCH
 
     def _reuse_prefix(self, tokens: list[int]) -> int:
@@ -149,6 +148,8 @@ class Session:
             started = time.monotonic()
             if not self._compute(tokens[done : done + size]):
                 return False
+            # A GPU may still be at it: without this the time of a batch would be that of the one before.
+            llama.llama_synchronize(self.loaded.context)
             done += size
             if self._batch < 0:
                 rate = size / max(time.monotonic() - started, 1e-6)
@@ -247,7 +248,7 @@ class Session:
         routed_before: int,
     ) -> protocol.Finished:
         computed = max(len(tokens) - reused, 0)
-        prompt_seconds = clock.prompt_done - clock.started
+        prompt_seconds = clock.prompt_done - clock.prompt_started
         decode_seconds = clock.last_token - clock.first_token
         # The first token comes out of the prompt: what decoding took is the time of those after it.
         decoded = generated - 1 if reason != "end_of_text" else generated
@@ -268,9 +269,13 @@ class Session:
                 used=False,
                 reason=self._cache_reason(),
                 hits=0,
-                misses=self._decode_routings() - routed_before,
+                misses=self._misses_since(routed_before),
             ),
         )
+
+    def _misses_since(self, routed_before: int) -> int | None:
+        """Routed experts of this answer that the CPU computed; None when the expert device takes no part."""
+        return self._decode_routings() - routed_before if self.loaded.report.expert_device else None
 
     def _cache_reason(self) -> str:
         if self.loaded.plan.pool_bytes:

@@ -2,7 +2,6 @@
 
 import codecs
 import ctypes
-import logging
 from collections.abc import Sequence
 
 from llama_cpp import llama_cpp as llama
@@ -10,8 +9,6 @@ from llama_cpp.llama_chat_format import Jinja2ChatFormatter
 
 from app.engine.protocol import Message
 from app.errors import AppError, ErrorCode
-
-log = logging.getLogger(__name__)
 
 # For models that carry no template; `Prompter.fallback` tells the user.
 _CHATML = (
@@ -65,7 +62,7 @@ class Prompter:
         """Token ids of the whole conversation with the opening of the answer.
 
         Raises:
-            AppError: model_unsupported, the template refuses this conversation.
+            AppError: model_unsupported, the template refuses this conversation; bad_usage, it is empty.
         """
         try:
             prompt = self._format(messages=[{"role": m.role, "content": m.content} for m in messages]).prompt
@@ -75,8 +72,13 @@ class Prompter:
                 "The model's chat template refuses this conversation.",
                 str(error),
             ) from error
-        # The template writes the beginning-of-text token itself where the model wants one.
-        return tokenize(self._vocab, prompt)
+        tokens = tokenize(self._vocab, prompt)
+        first = llama.llama_vocab_bos(self._vocab)
+        if llama.llama_vocab_get_add_bos(self._vocab) and first >= 0 and tokens[:1] != [first]:
+            tokens.insert(0, first)  # most templates write it themselves, some leave it to the tokeniser
+        if not tokens:
+            raise AppError(ErrorCode.BAD_USAGE, "The conversation is empty.")
+        return tokens
 
 
 def tokenize(vocab: int, text: str) -> list[int]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from app.errors import AppError, ErrorCode
 from app.library.demo_source import find_source, sha256_of, verify_source
 from app.library.file_lock import FileLock
-from app.library.folders import ensure_folder, models_folder, writing_error
+from app.library.folders import ensure_folder, models_folder, user_path, writing_error
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +71,7 @@ def build_demo(
             ErrorCode.BAD_USAGE,
             f"A demo needs 1 <= used <= experts <= {MAX_EXPERTS}, not {used} used of {experts}.",
         )
-    out = out.expanduser().absolute()
+    out = user_path(out)
     if out.is_dir():
         raise AppError(ErrorCode.BAD_USAGE, f"{out} is a folder: name the file to write.")
     report = on_progress or (lambda _fraction: None)

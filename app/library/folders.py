@@ -18,7 +18,12 @@ _FULL = {errno.ENOSPC, errno.EDQUOT}
 
 def _portable_home() -> Path | None:
     home = os.environ.get(HOME_VARIABLE, "")
-    return Path(home).expanduser().absolute() if home else None
+    return user_path(home) if home else None
+
+
+def user_path(text: str | Path) -> Path:
+    """The absolute path a user means; `~` is the home folder, of an unknown user it stays as it is."""
+    return Path(os.path.expanduser(text)).absolute()  # noqa: PTH111 - pathlib's raises for an unknown user
 
 
 def data_folder() -> Path:

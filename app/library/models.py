@@ -9,7 +9,7 @@ import msgspec
 
 from app.errors import AppError, ErrorCode
 from app.library.demo import demo_model_path
-from app.library.folders import models_folder
+from app.library.folders import models_folder, user_path
 from app.model.shards import model_name
 
 log = logging.getLogger(__name__)
@@ -74,7 +74,7 @@ def resolve(word: str) -> Path:
         AppError: file_missing, the demo model was not built yet.
     """
     if word != DEMO_WORD:
-        return Path(word).expanduser().absolute()
+        return user_path(word)
     path = demo_model_path()
     if not path.is_file():
         raise AppError(ErrorCode.FILE_MISSING, "The demo model is not built yet: run `expert-lanes demo`.", str(path))

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from app.engine.protocol import BufferReport
 from app.placement.plan import CPU_LANE, DISK_LANE, Plan
+from app.placement.report import BufferReport
 from app.placement.words import named_layers
 from app.units import format_bytes
 

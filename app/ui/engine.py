@@ -73,9 +73,13 @@ class Engine(QObject):
         process.start(self._command[0], self._command[1:])
 
     def send(self, request_type: type[protocol.Request], **fields: Any) -> int:
-        """Send a request, starting the child if needed; returns the id its events carry."""
+        """Send a request, starting the child if needed; returns the id its events carry.
+
+        Raises:
+            AppError: bad_usage, a text in it is not Unicode.
+        """
         request = request_type(id=next(self._ids), **fields)
-        line = protocol.encode(request)
+        line = client.encode_request(request)
         self.start()
         if self._ready and self._process is not None:
             self._process.write(line)

@@ -144,6 +144,54 @@ def test_ctrl_c_stops_an_answer_and_what_was_said_stays(home, demo):
     assert b"stopped" in err
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="bytes of a command line")
+def test_a_prompt_of_another_encoding_is_bad_usage_and_does_not_hang(home, demo):
+    environment = dict(os.environ, EXPERT_LANES_HOME=str(home))
+    command = [sys.executable, "-m", "app", "chat", "demo", "--gpu", "none", "-p", b"caf\xe9"]
+    done = subprocess.run(
+        command, capture_output=True, timeout=60, check=False, env=environment, stdin=subprocess.DEVNULL
+    )
+    assert done.returncode == 2
+    assert b"Unicode" in done.stderr
+
+
+def test_any_characters_are_printed_whatever_the_consoles_encoding_is(home, demo, tmp_path):
+    path = tmp_path / "模型.gguf"
+    path.symlink_to(demo[0])
+    done = run(home, "inspect", path, "--json", PYTHONIOENCODING="cp1252")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["files"] == [str(path)]
+
+
+def test_a_home_of_an_unknown_user_is_a_missing_file(home):
+    failed = run_json(home, "inspect", "~nobody-here-has-this-name/x.gguf", status=3)
+    assert failed["error"]["code"] == "file_missing"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a pipe whose reader is gone")
+def test_a_reader_that_leaves_ends_the_command_quietly(home, demo):
+    environment = dict(os.environ, EXPERT_LANES_HOME=str(home))
+    environment.pop("PYTHONUNBUFFERED", None)
+    done = subprocess.run(
+        ["/bin/sh", "-c", f"{sys.executable} -m app inspect demo; echo $? >&2"],
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=True, env=environment,
+    )  # fmt: skip
+    assert done.stderr == "0\n"
+    read, write = os.pipe()
+    os.close(read)
+    child = subprocess.run(
+        [sys.executable, "-m", "app", "inspect", "demo"],
+        stdout=write, stderr=subprocess.PIPE, text=True, check=False, env=environment,
+    )  # fmt: skip
+    os.close(write)
+    assert (child.returncode, child.stderr) == (0, "")
+
+
+def test_seeds_at_the_edge_of_the_range_are_repeatable_too(home, demo):
+    options = ("-p", "Name a fruit.", "--max-tokens", 12, "--gpu", "none", "--temperature", 2, "--seed=-1")
+    assert run_json(home, "chat", "demo", *options)["text"] == run_json(home, "chat", "demo", *options)["text"]
+
+
 BAD_USAGE = [
     ("frobnicate",),
     ("chat", "demo", "-p", "x", "--max-tokens", "0"),
@@ -152,6 +200,7 @@ BAD_USAGE = [
     ("plan", "demo", "--ctx", "-5"),
     ("demo", "--experts", "4", "--used", "5"),
     ("demo", "--experts", "65"),
+    ("chat", "demo", "--json"),
 ]
 
 

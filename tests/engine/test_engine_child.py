@@ -7,6 +7,7 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from app.engine import protocol
@@ -136,7 +137,7 @@ def test_stop_during_the_answer_keeps_the_text_and_is_prompt(loaded):
     seconds, finished = stop_after(loaded, protocol.Token, QUESTION)
     assert finished.stop_reason == "stopped"
     assert finished.text
-    assert seconds < 1.0  # the promise is 0.2 s; a busy test machine gets room
+    assert seconds < 0.5  # the promise is 0.2 s; a busy test machine gets room
     assert answer(loaded).text == answer(loaded).text
 
 
@@ -145,7 +146,7 @@ def test_stop_during_the_prompt_is_prompt_and_the_next_answer_is_right(loaded):
     seconds, finished = stop_after(loaded, protocol.PromptProgress, LONG)
     assert finished.stop_reason == "stopped"
     assert finished.text == ""
-    assert seconds < 1.0
+    assert seconds < 0.5
     assert answer(loaded).text == expected
 
 
@@ -183,13 +184,14 @@ def test_a_conversation_longer_than_the_context_is_refused_with_both_figures(loa
 
 
 def test_an_answer_ends_when_the_context_is_full(demo_model):
+    """The prompt leaves room for a few tokens only: an answer of ordinary length cannot end before."""
+    story = protocol.Message(role="user", content="Continue: " + "once upon a time there was a lighthouse " * 27)
     with EngineClient() as client:
         client.request(protocol.Load, protocol.Loaded, plan=plan_for(demo_model, n_ctx=256))
-        messages = (protocol.Message(role="user", content="Write a very long story about a lighthouse."),)
-        finished = answer(client, messages=messages, max_tokens=2000, sampling=protocol.Sampling(temperature=1, seed=2))
-    assert finished.stop_reason in ("context_full", "end_of_text")
-    if finished.stop_reason == "context_full":
-        assert finished.prompt_tokens + finished.completion_tokens in (256, 257)
+        finished = answer(client, messages=(story,), max_tokens=2000)
+    assert finished.prompt_tokens > 235
+    assert finished.stop_reason == "context_full"
+    assert finished.prompt_tokens + finished.completion_tokens in (256, 257)
 
 
 @pytest.mark.parametrize("kv_type", ["q8_0", "q4_0"])
@@ -268,15 +270,56 @@ def test_the_child_ends_with_its_parent():
         "c = EngineClient(); print(c.pid, flush=True); os._exit(1)\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
-    pid = int(done.stdout)
-    deadline = time.monotonic() + 10
-    while (
-        time.monotonic() < deadline
-        and Path(f"/proc/{pid}").exists()
-        and b"--engine" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    ):
-        time.sleep(0.05)
-    assert not Path(f"/proc/{pid}").exists() or b"--engine" not in Path(f"/proc/{pid}/cmdline").read_bytes()
+    gone, _ = psutil.wait_procs([psutil.Process(int(done.stdout))] if psutil.pid_exists(int(done.stdout)) else [], 10)
+    assert not psutil.pid_exists(int(done.stdout)) or gone
+
+
+def test_a_text_that_is_no_unicode_is_refused_and_the_child_lives(loaded):
+    with pytest.raises(AppError) as caught:
+        answer(loaded, messages=(protocol.Message(role="user", content="caf\udce9"),))
+    assert caught.value.code is ErrorCode.BAD_USAGE
+    assert answer(loaded).text
+
+
+def test_a_log_nobody_can_be_shown_does_not_stop_the_answers():
+    def show(_line):
+        raise BrokenPipeError
+
+    program = (
+        "import os, sys\nfrom app.engine import protocol as p\n"
+        "w = lambda e: (sys.stdout.buffer.write(p.encode(e)), sys.stdout.flush())\n"
+        "w(p.Ready(protocol=1, pid=os.getpid()))\n"
+        "for line in sys.stdin.buffer:\n"
+        "    w(p.LogLine(level='error', text='x')); w(p.Unloaded(id=p.decode_request(line).id))\n"
+    )
+    with EngineClient([sys.executable, "-c", program], on_log=show) as client:
+        for _ in range(3):
+            client.request(protocol.Unload, protocol.Unloaded, timeout=20)
+
+
+def test_a_child_that_does_not_answer_is_given_up_in_time():
+    program = (
+        "import os, sys\nfrom app.engine import protocol as p\n"
+        "sys.stdout.buffer.write(p.encode(p.Ready(protocol=1, pid=os.getpid()))); sys.stdout.flush()\n"
+        "sys.stdin.buffer.read()\n"
+    )
+    with EngineClient([sys.executable, "-c", program]) as client, pytest.raises(AppError) as caught:
+        client.request(protocol.ListDevices, protocol.Devices, timeout=0.5)
+    assert caught.value.code is ErrorCode.ENGINE_FAILED
+
+
+def test_the_prompt_rate_is_measured_after_the_gpu_is_done(demo_model, software_gpu, monkeypatch):
+    """Before, a batch still computing on the GPU was counted as done: the rate was too high by a batch."""
+    monkeypatch.setenv("GGML_VK_VISIBLE_DEVICES", "0")
+    facts = read_facts(demo_model)
+    lanes = dict.fromkeys(facts.moe_layers, software_gpu)
+    with EngineClient() as client:
+        plan = plan_for(demo_model, gpu=software_gpu, expert_lanes=lanes, n_ctx=512)
+        client.request(protocol.Load, protocol.Loaded, plan=plan)
+        finished = answer(client, max_tokens=1)
+    prompt_seconds = finished.prompt_tokens / finished.prompt_tokens_per_second
+    assert prompt_seconds > 0.9 * finished.ttft_seconds
+    assert finished.cache.misses is None
 
 
 def test_what_c_code_prints_cannot_corrupt_the_messages(tmp_path):

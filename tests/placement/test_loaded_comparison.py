@@ -2,9 +2,9 @@
 
 from factories import MIB
 
-from app.engine.protocol import BufferReport
 from app.placement.comparison import MemoryRow, differences, memory_table
 from app.placement.plan import CPU_LANE, DISK_LANE, MemoryPart, Plan
+from app.placement.report import BufferReport
 
 
 def plan_of(lanes, gpu="CUDA0", memory=()):

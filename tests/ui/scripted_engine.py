@@ -19,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from app.engine import protocol
 from app.hardware.facts import EngineBuild, Gpu, GpuKind
 from app.placement.plan import CPU_LANE, DISK_LANE, Plan
+from app.placement.report import BufferReport
 
 GIB = 1024**3
 BUILD = EngineBuild(
@@ -141,7 +142,7 @@ class ScriptedEngine:
         self._decoded = self._prompted = 0
         # Not the prediction itself: what is shown as reported must be told apart from it.
         buffers = tuple(
-            protocol.BufferReport(device=part.device, part=part.part, bytes=int(part.bytes * 0.98))
+            BufferReport(device=part.device, part=part.part, bytes=int(part.bytes * 0.98))
             for part in plan.memory
             if part.part in ("weights", "experts", "kv", "compute")
         )

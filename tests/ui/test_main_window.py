@@ -7,10 +7,11 @@ from PySide6.QtCore import Qt, QUrl, Signal
 from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QDockWidget, QFileDialog, QLabel, QMenu, QWidget
 
-from app.engine.protocol import BufferReport, Loaded, LogLine
+from app.engine.protocol import Loaded, LogLine
 from app.errors import AppError, ErrorCode
 from app.library.folders import log_folder
 from app.placement.plan import MemoryPart, Plan
+from app.placement.report import BufferReport
 from app.ui.controller import EMPTY, READY
 from app.ui.lazy_dock import LazyDock
 from app.ui.main_window import MainWindow, about_text, build_window

@@ -6,9 +6,9 @@
 #include "internal.h"
 #include "split.h"
 
+#include <exception>
 #include <memory>
 #include <mutex>
-#include <new>
 #include <unordered_map>
 #include <vector>
 
@@ -57,16 +57,20 @@ ggml_status graph_compute(ggml_backend_t backend, ggml_cgraph * graph) {
     auto * stream = static_cast<Stream *>(backend->context);
     Context & context = *stream->context;
     const int32_t phase = context.phase.load(std::memory_order_relaxed);
+    const ggml_status status = ggml_backend_graph_compute(context.cpu, graph);
+    if (status != GGML_STATUS_SUCCESS) {
+        return status;  // an aborted batch was not routed: it counts when it is computed again
+    }
     if (phase != EXPERT_DEVICE_IGNORE) {
         try {
             count_routing(*stream, graph, phase);
-        } catch (const std::bad_alloc &) {
-            return GGML_STATUS_ALLOC_FAILED;  // llama.cpp ends the decode with an error; nothing wrong is computed
+        } catch (const std::exception &) {
+            return GGML_STATUS_ALLOC_FAILED;  // llama.cpp ends the decode with an error
         }
     }
     context.graphs.fetch_add(1, std::memory_order_relaxed);
     context.nodes.fetch_add(static_cast<uint64_t>(ggml_graph_n_nodes(graph)), std::memory_order_relaxed);
-    return ggml_backend_graph_compute(context.cpu, graph);
+    return GGML_STATUS_SUCCESS;
 }
 
 ggml_backend_i backend_interface() {

@@ -2,8 +2,9 @@
 #include "internal.h"
 
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
+#include <exception>
+#include <memory>
 #include <mutex>
 #include <new>
 #include <set>
@@ -13,7 +14,7 @@ namespace expert_device {
 
 namespace {
 
-constexpr size_t alignment = 64;  // ggml's CPU kernels want rows on cache lines
+constexpr size_t alignment = 64;  // a cache line; tensors mapped from a file have the file's alignment instead
 
 struct Memory {
     void * data = nullptr;
@@ -45,13 +46,18 @@ void * get_base(ggml_backend_buffer_t buffer) {
 
 ggml_status init_tensor(ggml_backend_buffer_t buffer, ggml_tensor * tensor) {
     const int32_t layer = layer_of(tensor->name);
-    if (layer >= 0 && std::strstr(tensor->name, "exps") != nullptr) {
+    if (layer < 0 || std::strstr(tensor->name, "exps") == nullptr) {
+        return GGML_STATUS_SUCCESS;
+    }
+    try {
         std::lock_guard<std::mutex> lock(memories_mutex);
         auto * memory = static_cast<Memory *>(buffer->context);
         memory->layers.insert(layer);
         memory->tensor_bytes += ggml_nbytes(tensor);
+        return GGML_STATUS_SUCCESS;
+    } catch (const std::exception &) {  // nothing of C++ may pass through ggml's C code
+        return GGML_STATUS_ALLOC_FAILED;
     }
-    return GGML_STATUS_SUCCESS;
 }
 
 void memset_tensor(ggml_backend_buffer_t, ggml_tensor * tensor, uint8_t value, size_t offset, size_t size) {
@@ -91,19 +97,27 @@ ggml_backend_buffer_i buffer_interface() {
     return face;
 }
 
+// nullptr when there is no memory even for the bookkeeping; `data` stays the caller's then.
 ggml_backend_buffer_t new_buffer(void * data, size_t size, bool owned) {
-    auto * memory = new (std::nothrow) Memory;
-    if (memory == nullptr) {
-        return nullptr;
-    }
-    memory->data = data;
-    memory->owned = owned;
-    {
+    try {
+        auto memory = std::make_unique<Memory>();
+        memory->data = data;
+        memory->owned = owned;
         std::lock_guard<std::mutex> lock(memories_mutex);
         memory->model_tag = current_tag;
-        memories.insert(memory);
+        memories.insert(memory.get());
+        ggml_backend_buffer_t buffer = nullptr;
+        try {
+            buffer = ggml_backend_buffer_init(buffer_type(), buffer_interface(), memory.get(), size);
+        } catch (const std::exception &) {
+            memories.erase(memory.get());
+            return nullptr;
+        }
+        memory.release();  // freed by free_buffer
+        return buffer;
+    } catch (const std::exception &) {
+        return nullptr;
     }
-    return ggml_backend_buffer_init(buffer_type(), buffer_interface(), memory, size);
 }
 
 const char * type_name(ggml_backend_buffer_type_t) {

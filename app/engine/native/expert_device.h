@@ -1,6 +1,7 @@
 // The C interface of the expert device. Every function may be called from any thread and never throws.
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

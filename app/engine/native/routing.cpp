@@ -28,7 +28,7 @@ void RoutingCounts::add(int32_t layer, int32_t experts, int32_t phase, const Pai
     }
     for (size_t i = 0; i < n_pairs; ++i) {
         const int32_t expert = pairs[i].expert;
-        if (expert < counts->experts) {
+        if (expert >= 0 && expert < counts->experts) {
             // The compute thread is the only writer: a plain add, published for readers.
             auto & cell = counts->counts[static_cast<size_t>(phase * counts->experts + expert)];
             cell.store(cell.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);

@@ -14,6 +14,9 @@ std::vector<Chain> chains_of(ggml_cgraph * graph) {
         if (node->op != GGML_OP_MUL_MAT_ID || !is_ours(node->src[0])) {
             continue;
         }
+        if (std::strstr(node->src[0]->name, "chexps") != nullptr) {
+            continue;  // Grove's chunk experts: other ids over fewer experts, not the layer's routing
+        }
         const ggml_tensor * ids = node->src[2];
         const int32_t layer = layer_of(node->src[0]->name);
         // The gate, up and down products of a layer are one chain: counted once.

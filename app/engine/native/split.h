@@ -18,7 +18,7 @@ struct Chain {
     const ggml_tensor * ids = nullptr; // i32 [top_k, tokens], often a strided view
 };
 
-// The chains of `graph` in order; each MUL_MAT_ID with ids not seen yet begins one.
+// The chains of `graph` in order; each MUL_MAT_ID with other ids or of another layer than the one before begins one.
 std::vector<Chain> chains_of(ggml_cgraph * graph);
 
 // Appends the pairs that `chain` routes. Ids outside 0 … experts - 1 (padding is -1) are left out.
