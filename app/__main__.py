@@ -2,9 +2,19 @@
 
 import sys
 
+INTERRUPTED = 130  # as a shell reports a program that Ctrl-C ended
+
 
 def main() -> int:
-    """Dispatch by the first argument; nothing heavy is imported before that is known."""
+    """Run what the arguments name; Ctrl-C at any moment, also during the imports, ends without a traceback."""
+    try:
+        return dispatch()
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def dispatch() -> int:
+    """Choose by the first argument; nothing heavy is imported before that is known."""
     arguments = sys.argv[1:]
     if arguments[:1] == ["--engine"]:
         from app.engine.process import main as engine_main  # noqa: PLC0415

@@ -1,6 +1,7 @@
 """The command line: arguments in, text or one JSON object out, exit status by kind of failure."""
 
 import argparse
+import errno
 import importlib.metadata
 import io
 import json
@@ -40,6 +41,7 @@ def version() -> str:
 
 def main(arguments: list[str]) -> int:
     """Run one command; returns the process exit status."""
+    _open_missing_streams()
     _speak_utf8()
     parsed = _parser().parse_args(arguments)
     command: Callable[[argparse.Namespace], int] = parsed.command
@@ -50,13 +52,28 @@ def main(arguments: list[str]) -> int:
     except AppError as error:
         _report(error, as_json=getattr(parsed, "json", False))
         return error.exit_status
-    except KeyboardInterrupt:
-        print(file=sys.stderr)
-        return 130
     except BrokenPipeError:
         # The reader of our output is gone (`| head`); nothing is left to tell it, also not at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return EXIT_OK
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        _drop_output()
+        _report(AppError(ErrorCode.DISK_FULL, "The output could not be written: its disk is full."), as_json=False)
+        return EXIT_BAD_USAGE
+
+
+def _drop_output() -> None:
+    """Nothing more can be written to standard output: also not what waits in its buffer at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _open_missing_streams() -> None:
+    """Give every standard stream that the parent closed a place to go."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115, PTH123 - the process's own
 
 
 def _speak_utf8() -> None:
@@ -79,7 +96,7 @@ def _report(error: AppError, *, as_json: bool) -> None:
                 }
             }
         )
-    print(f"expert-lanes: {error.message}\n{advice}", file=sys.stderr)
+    print(f"expert-lanes: {terminal.printable(error.message)}\n{advice}", file=sys.stderr)
 
 
 def _print_json(data: Json) -> None:
@@ -195,10 +212,8 @@ def _inspect(parsed: argparse.Namespace) -> int:
     if parsed.json:
         _print_json(msgspec.to_builtins(facts, str_keys=True))
         return EXIT_OK
-    print(
-        f"{facts.name}: {facts.architecture}, {facts.quantization}, {facts.layers} layers, "
-        f"context up to {facts.context_length} tokens"
-    )
+    name, architecture = terminal.printable(facts.name), terminal.printable(facts.architecture)
+    print(f"{name}: {architecture}, {facts.quantization}, {facts.layers} layers, up to {facts.context_length} tokens")
     if facts.expert_count:
         sizes = sorted(set(facts.expert_bytes.values()))
         each = " to ".join(format_bytes(size) for size in dict.fromkeys((sizes[0], sizes[-1])))
@@ -251,7 +266,7 @@ def _chat(parsed: argparse.Namespace) -> int:
         sampling = protocol.Sampling(temperature=parsed.temperature, seed=parsed.seed)
         conversation = terminal.Conversation(client, sampling, parsed.max_tokens)
         if parsed.prompt is None:
-            print(f"{facts.name}. {plan_words.describe_plan(plan, facts)}", file=sys.stderr)
+            print(f"{terminal.printable(facts.name)}. {plan_words.describe_plan(plan, facts)}", file=sys.stderr)
             terminal.converse(conversation)
             return EXIT_OK
         finished = conversation.ask(parsed.prompt, stream=not parsed.json)

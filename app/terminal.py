@@ -8,12 +8,18 @@ from app.engine.client import EngineClient
 from app.errors import AppError, ErrorCode
 from app.placement.plan import Plan
 
+_CONTROLS = {code: "\N{REPLACEMENT CHARACTER}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
 _KEEP_TALKING = {ErrorCode.CONTEXT_FULL, ErrorCode.CANCELLED}
+
+
+def printable(text: str) -> str:
+    """`text` without control characters: what a model or a file name holds must not command the terminal."""
+    return text.translate(_CONTROLS)
 
 
 def show_log(line: protocol.LogLine) -> None:
     """Show a warning or error of the engine."""
-    print(f"engine: {line.text}", file=sys.stderr)
+    print(f"engine: {printable(line.text)}", file=sys.stderr)
 
 
 def load(client: EngineClient, plan: Plan, *, quiet: bool) -> protocol.Loaded:
@@ -83,15 +89,19 @@ class Conversation:
         return finished
 
     def _receive(self, request: int, *, stream: bool) -> protocol.Finished:
+        stopping = False
         while True:
             try:
                 for event in self._client.events(request, protocol.Finished):
                     if stream and isinstance(event, protocol.Token):
-                        print(event.text, end="", flush=True)
+                        print(printable(event.text), end="", flush=True)
                     if isinstance(event, protocol.Finished):
                         return event
             except KeyboardInterrupt:
-                # The answer so far stays; `Finished` follows with what there is.
+                if stopping:
+                    raise
+                # The answer so far stays; `Finished` follows with what there is. A second Ctrl-C ends the program.
+                stopping = True
                 self._client.send(protocol.Cancel, target=request)
 
 

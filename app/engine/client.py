@@ -61,6 +61,12 @@ class ProcessOutcome:
                 "The engine was killed (SIGKILL); often the system does this when memory runs out.",
                 self.last_output,
             )
+        if self.killed_by == "SIGBUS":  # a page of the mapped file could not be read
+            return AppError(
+                ErrorCode.MODEL_DAMAGED,
+                "The model file was changed, or its drive failed, while the engine read it.",
+                self.last_output,
+            )
         how = f"by {self.killed_by}" if self.killed_by else f"with status {self.exit_status}"
         return AppError(ErrorCode.ENGINE_CRASHED, f"The engine ended unexpectedly, {how}.", self.last_output)
 
@@ -230,6 +236,8 @@ class EngineClient:
         """
         while True:
             event = self._take(timeout)
+            if isinstance(event, protocol.Failed) and event.id == 0:
+                raise error_of(event)  # a request that the child could not read: it cannot say which
             if event.id != request_id:
                 continue
             if isinstance(event, protocol.Failed):

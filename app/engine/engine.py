@@ -27,7 +27,8 @@ class Engine:
 
     def __init__(self, *, stock: bool, on_log: Callable[[int, str], None]) -> None:
         self._on_log = on_log
-        self._tap = LogTap(on_log)
+        self._session: Session | None = None
+        self._tap = LogTap(self._tell_error)
         self._ggml = Ggml()
         self._notes: list[str] = []
         self._tap.on_line = self._note
@@ -35,7 +36,6 @@ class Engine:
         self._tap.on_line = None
         self._device, self._device_reason = self._expert_device(stock)
         llama.llama_backend_init()
-        self._session: Session | None = None
 
     def _expert_device(self, stock: bool) -> tuple[ExpertDevice | None, str]:
         if stock:
@@ -45,6 +45,11 @@ class Engine:
         except AppError as error:
             self._on_log(logging.ERROR, f"{error.message} {error.detail}".strip())
             return None, error.message
+
+    def _tell_error(self, level: int, line: str) -> None:
+        """Pass an error of llama.cpp on, but not its complaints about a stop that was asked for."""
+        if self._session is None or not self._session.loaded.abort.value:
+            self._on_log(level, line)
 
     def _note(self, level: int, line: str) -> None:
         """Keep what a backend says it cannot see or load."""

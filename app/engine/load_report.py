@@ -40,7 +40,8 @@ _REASONS: tuple[tuple[re.Pattern[str], ErrorCode, str], ...] = (
     ),
     (
         re.compile(
-            r"(?P<what>missing tensor '[^']*'|key not found in model: \S+|wrong shape|error loading model \w+:.*"
+            r"(?P<what>missing tensor '[^']*'|tensor '[^']*' not found|wrong number of tensors"
+            r"|key not found in model: \S+|wrong shape|error loading model \w+:.*"
             r"|unknown pre-tokenizer type: '[^']*'|unsupported .*)"
         ),
         ErrorCode.MODEL_UNSUPPORTED,

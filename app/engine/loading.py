@@ -17,13 +17,16 @@ from app.engine.protocol import Loaded
 from app.errors import AppError, ErrorCode
 from app.model import ModelFacts, read_facts
 from app.placement import comparison, overrides
-from app.placement.plan import CPU_LANE, Plan
+from app.placement.plan import CPU_LANE, KV_TYPES, Plan
 from app.placement.report import BufferReport
 
 _GGML_TYPES = {"f16": 1, "q8_0": 8, "q4_0": 2}
 _LOAD_MODE_MMAP = 1
 _SPLIT_NONE, _SPLIT_LAYER = 0, 1
 _FLASH_AUTO, _FLASH_ENABLED = -1, 1
+_NO_VOCABULARY = 0
+_MOST_THREADS = 512  # ggml's own bound (GGML_MAX_N_THREADS)
+_MOST_CONTEXT = 2**31 - 1
 _tags = itertools.count(1)
 
 
@@ -84,6 +87,7 @@ def load(
         AppError: cancelled, or the reason llama.cpp's log gives: file, architecture, memory, device.
     """
     started = time.monotonic()
+    _check_plan(plan)
     facts = read_facts(Path(plan.model_files[0]))
     loaded = LoadedModel(plan, facts, device)
     report = LoadReport()
@@ -108,6 +112,8 @@ def load(
             if cancelled:
                 raise AppError(ErrorCode.CANCELLED, "Loading was cancelled.")
             raise report.error("Loading the model")
+        if llama.llama_vocab_type(loaded.vocab) == _NO_VOCABULARY:
+            raise AppError(ErrorCode.MODEL_UNSUPPORTED, "The model file holds no vocabulary, so it cannot chat.")
         before = device.last_context() if device else 0
         loaded.context = llama.llama_init_from_model(loaded.model, _context_parameters(plan, loaded))
         if loaded.context is None:
@@ -124,6 +130,26 @@ def load(
     finally:
         tap.on_line = None
     return loaded
+
+
+def _check_plan(plan: Plan) -> None:
+    """Refuse values llama.cpp would abort on; the planner makes none of them.
+
+    Raises:
+        AppError: bad_usage, naming the value.
+    """
+    faults = {
+        "no model file": not plan.model_files,
+        f"a context of {plan.n_ctx}": not 1 <= plan.n_ctx <= _MOST_CONTEXT,
+        f"batches of {plan.n_ubatch} in {plan.n_batch}": not 1 <= plan.n_ubatch <= plan.n_batch <= _MOST_CONTEXT,
+        f"the KV type {plan.kv_type}": plan.kv_type not in KV_TYPES,
+        f"{plan.threads} and {plan.threads_batch} threads": not (
+            1 <= plan.threads <= _MOST_THREADS and 1 <= plan.threads_batch <= _MOST_THREADS
+        ),
+    }
+    for what, wrong in faults.items():
+        if wrong:
+            raise AppError(ErrorCode.BAD_USAGE, f"The plan cannot be loaded: it asks for {what}.")
 
 
 def _model_parameters(plan: Plan, ggml: Ggml, loaded: LoadedModel) -> llama.llama_model_params:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 import msgspec
+import psutil
 
 from app.engine import protocol
 from app.errors import AppError, ErrorCode
@@ -31,6 +32,8 @@ log = logging.getLogger("app.engine")
 _LOG_BYTES = 2_000_000
 _OUTPUT_PREFIX = "engine-output-"
 _OUTPUTS_KEPT = 5
+_GIVE_UP_SECONDS = 10.0
+_GAVE_UP_STATUS = 70
 
 
 def main(arguments: list[str]) -> int:
@@ -40,11 +43,7 @@ def main(arguments: list[str]) -> int:
     output, output_log = _protect_output()
     _set_up_logging()
     events = EventWriter(output)
-    events.write(
-        protocol.Ready(
-            protocol=protocol.PROTOCOL_VERSION, pid=os.getpid(), output_log=str(output_log) if output_log else ""
-        )
-    )
+    events.write(protocol.Ready(protocol=protocol.PROTOCOL_VERSION, pid=os.getpid(), output_log=_sendable(output_log)))
     worker = Worker(events, stock="--stock" in arguments)
     thread = threading.Thread(target=worker.run, name="engine-worker", daemon=True)
     thread.start()
@@ -79,12 +78,23 @@ def _protect_output() -> tuple[BinaryIO, Path | None]:
     return output, path
 
 
+def _sendable(path: Path | None) -> str:
+    """The path as a message can carry it; empty for none and for a name that is no Unicode."""
+    text = str(path) if path else ""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return ""
+    return text
+
+
 def _drop_old_outputs(folder: Path) -> None:
     """Children that were killed leave their file behind; the newest few are kept."""
     dated = []
     for path in folder.glob(f"{_OUTPUT_PREFIX}*.log"):
-        with contextlib.suppress(FileNotFoundError):  # another child is doing the same
-            dated.append((path.stat().st_mtime, path))
+        with contextlib.suppress(FileNotFoundError, ValueError):  # another child is doing the same
+            if not psutil.pid_exists(int(path.stem.removeprefix(_OUTPUT_PREFIX))):
+                dated.append((path.stat().st_mtime, path))
     for _, path in sorted(dated, reverse=True)[_OUTPUTS_KEPT:]:
         path.unlink(missing_ok=True)
 
@@ -148,7 +158,7 @@ class Worker:
         self._lock = threading.Lock()
         self._waiting: set[int] = set()
         self._cancelled: set[int] = set()
-        self._running = 0
+        self._running: protocol.AnyRequest | None = None
         self._ending = False
         self._engine: Engine | None = None
 
@@ -161,11 +171,24 @@ class Worker:
     def cancel(self, target: int) -> None:
         """Cancel a queued or running request; an unknown or finished one is left alone."""
         with self._lock:
-            if target != self._running and target not in self._waiting:
+            running = self._running is not None and self._running.id == target
+            if not running and target not in self._waiting:
                 return
             self._cancelled.add(target)
-            if target == self._running and self._engine is not None:
+            if running and self._engine is not None:
                 self._engine.abort()
+            if running and isinstance(self._running, protocol.Generate):
+                watch = threading.Timer(_GIVE_UP_SECONDS, self._give_up, (target,))
+                watch.daemon = True
+                watch.start()
+
+    def _give_up(self, target: int) -> None:
+        """End the process when a cancelled answer goes on: a template that loops, a driver that hangs."""
+        with self._lock:
+            hangs = self._running is not None and self._running.id == target
+        if hangs:
+            print(f"The answer did not stop within {_GIVE_UP_SECONDS:.0f} s; the engine ended itself.", flush=True)
+            os._exit(_GAVE_UP_STATUS)
 
     def shut_down(self) -> None:
         """Abort what runs and end the thread."""
@@ -195,7 +218,7 @@ class Worker:
         while (request := self._queue.get()) is not None:
             with self._lock:
                 self._waiting.discard(request.id)
-                self._running = request.id
+                self._running = request
             try:
                 if self._is_cancelled(request.id):
                     raise AppError(ErrorCode.CANCELLED, "The request was cancelled before it began.")
@@ -208,7 +231,7 @@ class Worker:
                 log.exception("request %d", request.id)
                 self._events.fail(request.id, AppError(ErrorCode.ENGINE_FAILED, "The engine failed.", repr(error)))
             with self._lock:
-                self._running = 0
+                self._running = None
                 self._cancelled.discard(request.id)
         with self._lock:
             engine, self._engine = self._engine, None

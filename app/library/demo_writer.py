@@ -11,7 +11,7 @@ import numpy as np
 
 from app.errors import AppError, ErrorCode
 from app.library.demo_router import STATISTICS_NAME, RouterStatistics
-from app.library.demo_source import resource_folder
+from app.library.demo_source import DEMO_NAME, resource_folder
 
 _ROLES = ("ffn_gate", "ffn_up", "ffn_down")
 
@@ -92,7 +92,7 @@ def _tensors(reader: Any, statistics: RouterStatistics, experts: int, used: int)
 def _add_metadata(writer: Any, reader: Any, experts: int, used: int) -> None:
     """Carry over every key of the source, then say what this model is."""
     own = {
-        gguf.Keys.General.NAME: f"Expert Lanes demo {experts}x SmolLM2 135M Instruct",
+        gguf.Keys.General.NAME: f"{DEMO_NAME} {experts}x SmolLM2 135M Instruct",
         gguf.Keys.General.DESCRIPTION: (
             f"demonstration MoE: {experts} identical copies of SmolLM2's FFN, constructed router; "
             "answers as the dense SmolLM2-135M-Instruct does"

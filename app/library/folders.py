@@ -22,8 +22,15 @@ def _portable_home() -> Path | None:
 
 
 def user_path(text: str | Path) -> Path:
-    """The absolute path a user means; `~` is the home folder, of an unknown user it stays as it is."""
-    return Path(os.path.expanduser(text)).absolute()  # noqa: PTH111 - pathlib's raises for an unknown user
+    """The absolute path a user means; `~` is the home folder.
+
+    Raises:
+        AppError: bad_usage, `~name` names no user.
+    """
+    try:
+        return Path(text).expanduser().absolute()
+    except RuntimeError as error:
+        raise AppError(ErrorCode.BAD_USAGE, f"{text}: there is no such user.", str(error)) from error
 
 
 def data_folder() -> Path:

@@ -76,6 +76,10 @@ def resolve(word: str) -> Path:
     if word != DEMO_WORD:
         return user_path(word)
     path = demo_model_path()
-    if not path.is_file():
+    try:
+        built = path.is_file()
+    except OSError as error:
+        raise AppError(ErrorCode.FILE_UNREADABLE, f"{path} cannot be looked at.", str(error)) from error
+    if not built:
         raise AppError(ErrorCode.FILE_MISSING, "The demo model is not built yet: run `expert-lanes demo`.", str(path))
     return path

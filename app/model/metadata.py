@@ -52,6 +52,11 @@ class Metadata:
         key = self._key(suffix)
         return self._whole(key, self._values.get(key, default))
 
+    def real(self, suffix: str) -> float | None:
+        """The number under `suffix`, or None where there is none."""
+        value = self._values.get(self._key(suffix))
+        return float(value) if isinstance(value, (int, float)) else None
+
     def required(self, suffix: str) -> int:
         """The whole number above zero under `suffix`.
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import logging
+import math
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -21,6 +22,7 @@ logger = logging.getLogger(__name__)
 _TOKENS_KEY = "tokenizer.ggml.tokens"
 _CHAT_TEMPLATE_KEY = "tokenizer.chat_template"
 _TYPE_KEY = "general.type"
+_EPSILONS = ("attention.layer_norm_rms_epsilon", "attention.layer_norm_epsilon")
 _FINGERPRINT_BYTES = 16
 # llama.cpp's own limits (`llama-hparams.h`); beyond them it ends the process.
 _MOST_LAYERS = 512
@@ -108,6 +110,10 @@ def _check_is_model(metadata: Metadata) -> None:
     kind = metadata.text(_TYPE_KEY)
     if kind not in ("", "model"):
         raise metadata.unsupported(f"it is of the type '{kind}', not a model")
+    for key in _EPSILONS:
+        epsilon = metadata.real(key)
+        if epsilon is not None and not 0 <= epsilon < math.inf:  # llama.cpp ends the process on it
+            raise metadata.damaged(f"its {key} is {epsilon}")
 
 
 def _blocks(metadata: Metadata, names: Sequence[TensorName]) -> _Blocks:

@@ -163,9 +163,9 @@ def test_any_characters_are_printed_whatever_the_consoles_encoding_is(home, demo
     assert json.loads(done.stdout)["files"] == [str(path)]
 
 
-def test_a_home_of_an_unknown_user_is_a_missing_file(home):
-    failed = run_json(home, "inspect", "~nobody-here-has-this-name/x.gguf", status=3)
-    assert failed["error"]["code"] == "file_missing"
+def test_a_home_of_an_unknown_user_is_bad_usage(home):
+    failed = run_json(home, "inspect", "~nobody-here-has-this-name/x.gguf", status=2)
+    assert failed["error"]["code"] == "bad_usage"
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a pipe whose reader is gone")

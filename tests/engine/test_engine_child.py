@@ -1,6 +1,7 @@
 """The engine child as the application uses it, with the real llama.cpp and the demo model."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+import tiny_models
 
 from app.engine import protocol
 from app.engine.client import EngineClient, engine_command
@@ -320,6 +322,80 @@ def test_the_prompt_rate_is_measured_after_the_gpu_is_done(demo_model, software_
     prompt_seconds = finished.prompt_tokens / finished.prompt_tokens_per_second
     assert prompt_seconds > 0.9 * finished.ttft_seconds
     assert finished.cache.misses is None
+
+
+BAD_PLANS = {
+    "no files": {"model_files": ()},
+    "no context": {"n_ctx": 0},
+    "a huge context": {"n_ctx": 2**40},
+    "no batch": {"n_batch": 0},
+    "a batch below the ubatch": {"n_batch": 64},
+    "an unknown cache type": {"kv_type": "q9"},
+    "no threads": {"threads": 0},
+    "too many threads": {"threads_batch": 1000},
+}
+
+
+@pytest.mark.parametrize("changes", BAD_PLANS.values(), ids=BAD_PLANS)
+def test_a_plan_llama_cpp_would_abort_on_is_refused(demo_model, changes):
+    with EngineClient() as client, pytest.raises(AppError) as caught:
+        client.request(protocol.Load, protocol.Loaded, plan=plan_for(demo_model, **changes))
+    assert caught.value.code is ErrorCode.BAD_USAGE
+
+
+def test_a_model_without_a_vocabulary_is_unsupported_and_the_child_lives(tmp_path, demo_model):
+    path = tmp_path / "no vocabulary.gguf"
+    tiny_models.mixtral(path)
+    with EngineClient() as client:
+        with pytest.raises(AppError) as caught:
+            client.request(protocol.Load, protocol.Loaded, plan=plan_for(path, n_ctx=256))
+        client.request(protocol.Load, protocol.Loaded, plan=plan_for(demo_model))
+    assert caught.value.code is ErrorCode.MODEL_UNSUPPORTED
+    assert "vocabulary" in caught.value.message
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a mapped file cannot be cut on Windows")
+def test_a_model_file_cut_while_it_answers_is_a_damaged_model(tmp_path, demo_model):
+    path = tmp_path / "cut.gguf"
+    shutil.copy(demo_model, path)
+    with EngineClient() as client, pytest.raises(AppError) as caught:
+        client.request(protocol.Load, protocol.Loaded, plan=plan_for(path))
+        request = client.send(protocol.Generate, messages=QUESTION, max_tokens=400)
+        for event in client.events(request, protocol.Finished):
+            if isinstance(event, protocol.Token) and event.count == 1:
+                os.truncate(path, 1_000_000)
+    assert caught.value.code is ErrorCode.MODEL_DAMAGED
+
+
+def test_a_stop_is_no_error_of_the_engine(demo_model):
+    lines: list[protocol.LogLine] = []
+    with EngineClient(on_log=lines.append) as client:
+        client.request(protocol.Load, protocol.Loaded, plan=plan_for(demo_model))
+        stop_after(client, protocol.PromptProgress, LONG)
+        stop_after(client, protocol.Token, QUESTION)
+    assert lines == []
+
+
+def test_an_answer_that_cannot_be_stopped_ends_the_child_with_the_reason(tmp_path, demo_model):
+    """A chat template that loops: nothing can interrupt it, so the child ends itself."""
+    begun = tmp_path / "begun"
+    program = (
+        "import sys\nfrom app.engine import process\n"
+        "process._GIVE_UP_SECONDS = 1.0\n"
+        "from app.engine import text\n"
+        f"text.Prompter.tokens = lambda self, messages: (open({str(begun)!r}, 'w').close(), exec('while True: pass'))\n"
+        "sys.exit(process.main([]))\n"
+    )
+    with EngineClient([sys.executable, "-c", program]) as client, pytest.raises(AppError) as caught:
+        client.request(protocol.Load, protocol.Loaded, plan=plan_for(demo_model))
+        request = client.send(protocol.Generate, messages=QUESTION)
+        deadline = time.monotonic() + 30
+        while not begun.exists() and time.monotonic() < deadline:
+            client.request(protocol.ReadRouting, protocol.Routing)
+        client.send(protocol.Cancel, target=request)
+        list(client.events(request, protocol.Finished))
+    assert caught.value.code is ErrorCode.ENGINE_CRASHED
+    assert "did not stop" in caught.value.detail
 
 
 def test_what_c_code_prints_cannot_corrupt_the_messages(tmp_path):

@@ -2,6 +2,7 @@
 
 import errno
 import hashlib
+import os
 import shutil
 from collections import namedtuple
 
@@ -137,8 +138,8 @@ def test_a_file_that_is_the_same_already_is_left_in_place(tmp_path):
 
 
 @pytest.mark.usefixtures("tiny_source")
-def test_another_file_of_the_name_is_replaced(tmp_path):
-    (tmp_path / "demo.gguf").write_bytes(b"another file")
+def test_another_demo_of_the_name_is_replaced(tmp_path):
+    build_demo(tmp_path / "demo.gguf", experts=2, used=1)
     assert read_table(build_demo(tmp_path / "demo.gguf").path).metadata["llama.expert_count"] == 8
 
 
@@ -201,7 +202,34 @@ class TestAFailedBuild:
 @pytest.mark.usefixtures("tiny_source")
 def test_what_a_killed_build_left_is_replaced_by_the_next_one(home):
     home.mkdir()
-    (home / "demo.gguf.part").write_bytes(b"half of a model")
+    (home / ".demo.gguf.expert-lanes.part").write_bytes(b"half of a model")
     model = build_demo(home / "demo.gguf", experts=1, used=1)
     assert read_table(model.path).metadata["llama.expert_count"] == 1
-    assert not (home / "demo.gguf.part").exists()
+    assert not (home / ".demo.gguf.expert-lanes.part").exists()
+
+
+@pytest.mark.parametrize("content", [b"precious", b""])
+def test_a_file_that_is_no_demo_is_never_replaced(tiny_source, tmp_path, content):
+    out = tmp_path / "notes.gguf"
+    out.write_bytes(content)
+    with pytest.raises(AppError) as caught:
+        build_demo(out)
+    assert caught.value.code is ErrorCode.BAD_USAGE
+    assert out.read_bytes() == content
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_what_is_no_regular_file_is_never_replaced(tiny_source, tmp_path):
+    out = tmp_path / "pipe"
+    os.mkfifo(out)
+    with pytest.raises(AppError) as caught:
+        build_demo(out)
+    assert caught.value.code is ErrorCode.BAD_USAGE
+    assert out.is_fifo()
+
+
+def test_a_damaged_demo_in_its_own_place_is_built_again(tiny_source, home):
+    out = demo_model_path()
+    out.parent.mkdir(parents=True)
+    out.write_bytes(b"GGUF but cut")
+    assert build_demo(out, experts=2, used=1).bytes == out.stat().st_size > 100
