@@ -158,8 +158,8 @@ class TestAFailedBuild:
 
     @pytest.fixture
     def out(self, home):
-        path = home / "demo.gguf"
-        path.parent.mkdir()
+        path = demo_model_path()
+        path.parent.mkdir(parents=True)
         path.write_bytes(b"the old file")
         yield path
         assert path.read_bytes() == b"the old file"
