@@ -221,6 +221,8 @@ class Worker:
                 self._running = request
             try:
                 if self._is_cancelled(request.id):
+                    if isinstance(request, protocol.Load) and self._engine is not None:
+                        self._engine.unload(self._lock)  # as a load cancelled later does: nothing is loaded then
                     raise AppError(ErrorCode.CANCELLED, "The request was cancelled before it began.")
                 self._handle(request)
             except AppError as error:

@@ -244,6 +244,20 @@ def test_a_load_can_be_cancelled_and_another_follow(demo_model):
         assert answer(client).text
 
 
+def test_a_load_cancelled_while_it_waits_leaves_nothing_loaded(demo_model):
+    with EngineClient() as client:
+        client.request(protocol.Load, protocol.Loaded, plan=plan_for(demo_model))
+        first = client.send(protocol.Generate, messages=QUESTION, sampling=GREEDY, max_tokens=60)
+        second = client.send(protocol.Load, plan=plan_for(demo_model))
+        client.send(protocol.Cancel, target=second)
+        list(client.events(first, protocol.Finished))
+        with pytest.raises(AppError) as caught:
+            list(client.events(second, protocol.Loaded))
+        assert caught.value.code is ErrorCode.CANCELLED
+        with pytest.raises(AppError, match="No model is loaded"):
+            answer(client)
+
+
 def test_without_a_model_an_answer_is_refused_and_unload_is_harmless():
     with EngineClient() as client:
         client.request(protocol.Unload, protocol.Unloaded)
