@@ -217,7 +217,7 @@ def _read_tensors(file: BoundedFile, count: int, alignment: int) -> tuple[Tensor
         data_bytes = offset + tensors[name].bytes
     needed = _padded(file.position, alignment) + data_bytes if tensors else file.position
     if needed > file.size:
-        raise file.damaged(f"it is cut short: {needed} bytes are needed and {file.size} are there")
+        raise file.damaged(f"it is cut short: {needed:,} bytes are needed and {file.size:,} are there")
     return tuple(tensors.values())
 
 

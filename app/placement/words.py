@@ -12,7 +12,7 @@ def describe_plan(plan: Plan, facts: ModelFacts) -> str:
     """The plan in one line, its figures without the margins that are left free.
 
     Example: "Experts of 18 of 48 layers on the GPU, 30 on the CPU; context 8,192 tokens; predicted
-    6.2 GiB of VRAM, 11.4 GiB of RAM".
+    6.2 GiB on CUDA0, 11.4 GiB of RAM".
     """
     context = f"context {plan.n_ctx:,} tokens"
     if plan.kv_type != "f16":
@@ -84,12 +84,7 @@ def _count(layers: int) -> str:
 
 def _memory(plan: Plan) -> str:
     ram = f"{format_bytes(predicted_use(plan, CPU_LANE))} of RAM"
-    if not plan.gpus:
-        return ram
-    used = [(gpu, format_bytes(predicted_use(plan, gpu))) for gpu in plan.gpus]
-    if len(used) == 1:
-        return f"{used[0][1]} of VRAM, {ram}"
-    return ", ".join(f"{size} of VRAM on {gpu}" for gpu, size in used) + f", {ram}"
+    return ", ".join([*(f"{format_bytes(predicted_use(plan, gpu))} on {gpu}" for gpu in plan.gpus), ram])
 
 
 def _layers_in(plan: Plan, lane: str) -> list[int]:

@@ -271,4 +271,4 @@ def test_a_file_whose_last_byte_is_missing_is_cut_short(tmp_path):
     os.truncate(path, size - 1)
     error = refusal(path)
     assert error.code is ErrorCode.MODEL_DAMAGED
-    assert f"{size} bytes are needed and {size - 1} are there" in error.message
+    assert f"{size:,} bytes are needed and {size - 1:,} are there" in error.message

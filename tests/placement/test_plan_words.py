@@ -30,7 +30,7 @@ def plan_of(gpu, *lanes, **changes):
 def test_a_plan_on_both_sides_counts_the_layers_of_each():
     assert describe_plan(plan_of("CUDA0", ("CUDA0", 18), (CPU_LANE, 30)), FACTS) == (
         "Experts of 18 of 48 layers on the GPU, 30 on the CPU; context 8,192 tokens; "
-        "predicted 6.0 GiB of VRAM, 9.0 GiB of RAM"
+        "predicted 6.0 GiB on CUDA0, 9.0 GiB of RAM"
     )
 
 
@@ -64,7 +64,7 @@ def test_memory_is_told_for_each_gpu_without_the_margins():
     memory = (part("CUDA0", "kv", 1024), part("CUDA1", "experts", 2048), part("CPU", "weights", 512))
     plan = plan_of("CUDA0", ("CUDA1", 48), memory=memory)
     assert describe_plan(plan, FACTS).endswith(
-        "predicted 1.0 GiB of VRAM on CUDA0, 2.0 GiB of VRAM on CUDA1, 512.0 MiB of RAM"
+        "predicted 1.0 GiB on CUDA0, 2.0 GiB on CUDA1, 512.0 MiB of RAM"
     )
 
 
