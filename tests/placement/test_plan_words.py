@@ -63,9 +63,7 @@ def test_every_spread_of_layers_has_its_words(lanes, words):
 def test_memory_is_told_for_each_gpu_without_the_margins():
     memory = (part("CUDA0", "kv", 1024), part("CUDA1", "experts", 2048), part("CPU", "weights", 512))
     plan = plan_of("CUDA0", ("CUDA1", 48), memory=memory)
-    assert describe_plan(plan, FACTS).endswith(
-        "predicted 1.0 GiB on CUDA0, 2.0 GiB on CUDA1, 512.0 MiB of RAM"
-    )
+    assert describe_plan(plan, FACTS).endswith("predicted 1.0 GiB on CUDA0, 2.0 GiB on CUDA1, 512.0 MiB of RAM")
 
 
 def test_a_quantised_cache_is_told():
