@@ -21,7 +21,9 @@ NEWER_RELEASE = "trixie"
 BUILD_PACKAGES = ("g++", "cmake", "ninja-build", "git", "python3-venv")
 VULKAN_PACKAGES = ("glslc", "libvulkan1")
 VULKAN_HEADER_PACKAGES = ("libvulkan-dev", "spirv-headers")
+# "a|b": the name in newer releases, then the older one.
 QT_PACKAGES = (
+    "libglib2.0-0t64|libglib2.0-0",
     "libegl1",
     "libgl1",
     "libdbus-1-3",
@@ -46,15 +48,16 @@ def is_debian_like() -> bool:
 
 
 def missing(packages: tuple[str, ...]) -> list[str]:
-    """The packages of `packages` that dpkg does not list as installed."""
+    """The entries of `packages` of which dpkg lists no alternative as installed."""
+    names = [name for entry in packages for name in entry.split("|")]
     done = subprocess.run(
-        ["dpkg-query", "-W", "-f", "${Package} ${db:Status-Abbrev}\n", *packages],
+        ["dpkg-query", "-W", "-f", "${Package} ${db:Status-Abbrev}\n", *names],
         capture_output=True,
         text=True,
         check=False,
     )
     installed = {line.split()[0] for line in done.stdout.splitlines() if line.split()[1:2] == ["ii"]}
-    return [name for name in packages if name not in installed]
+    return [entry for entry in packages if installed.isdisjoint(entry.split("|"))]
 
 
 def _privilege() -> list[str] | None:
@@ -103,10 +106,21 @@ def _apt_install(prefix: list[str], wanted: list[str]) -> None:
     apt = [*prefix, "env", *proxies, "DEBIAN_FRONTEND=noninteractive", "apt-get"]
     subprocess.run([*apt, "update", "-q"], stdout=subprocess.DEVNULL, check=False)
     command = [*apt, "install", "-y", "-q", "--no-install-recommends"]
-    done = subprocess.run([*command, *wanted], stdout=subprocess.DEVNULL, check=False)
+    names = [_known_name(entry) for entry in wanted]
+    done = subprocess.run([*command, *names], stdout=subprocess.DEVNULL, check=False)
     if done.returncode != 0:  # one name that this release lacks must not keep back the others
-        for name in wanted:
+        for name in names:
             subprocess.run([*command, name], stdout=subprocess.DEVNULL, check=False)
+
+
+def _known_name(entry: str) -> str:
+    """The first alternative that this release has, or the last one."""
+    *newer, last = entry.split("|")
+    for name in newer:
+        done = subprocess.run(["apt-cache", "show", name], capture_output=True, check=False)
+        if done.returncode == 0:
+            return name
+    return last
 
 
 def release_has_new_vulkan_headers() -> bool:
