@@ -4,7 +4,6 @@ Imports `errors` only; may be imported by everything.
 """
 
 import re
-from fractions import Fraction
 
 from app.errors import AppError, ErrorCode
 
@@ -43,6 +42,8 @@ def parse_size(text: str) -> int:
     factor = _FACTORS.get(match[2]) if match else None
     if match is None or factor is None:
         raise AppError(ErrorCode.BAD_USAGE, f"{text!r} is not a size; write it like 64MiB, 6G or 512M.")
+    from fractions import Fraction  # noqa: PLC0415 - only a size that was written needs it
+
     size = int(Fraction(match[1]) * factor)
     if size > _LARGEST:
         raise AppError(ErrorCode.BAD_USAGE, f"{text!r} is larger than any memory.")

@@ -13,6 +13,7 @@ from app.errors import AppError, ErrorCode
 log = logging.getLogger(__name__)
 
 BUSY_SECONDS = 10.0
+"""How long a write waits for another program that is writing, unless a store is told otherwise."""
 _RETRY_SECONDS = 0.02
 _PRIMARY_CODE = 0xFF
 _DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
@@ -25,6 +26,14 @@ _NOT_WRITABLE = {
 # Files that SQLite keeps beside the database. The log goes first: one that were left behind would be
 # taken for the log of the fresh database.
 _COMPANIONS = ("-wal", "-shm")
+
+
+class StoreBusyError(AppError):
+    """Another program is writing to the store; nothing was changed, and the same may work in a moment."""
+
+    def __init__(self, path: Path, detail: str) -> None:
+        super().__init__(ErrorCode.STORE_UNREADABLE, f"Another program is writing to {path} and keeps it.", detail)
+
 
 # Each step leads from the version that is its index to the next one; `user_version` says how many
 # were taken. A step that was released is never changed.
@@ -106,8 +115,11 @@ def writing(connection: sqlite3.Connection) -> Iterator[None]:
     """One transaction that writes: all of the block, or nothing of it.
 
     It takes the right to write at its beginning, so two processes wait for each other instead of
-    refusing each other halfway.
+    refusing each other halfway. Inside another one it is a part of that one.
     """
+    if connection.in_transaction:
+        yield
+        return
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -116,6 +128,11 @@ def writing(connection: sqlite3.Connection) -> Iterator[None]:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
+
+
+def set_patience(connection: sqlite3.Connection, seconds: float) -> None:
+    """How long a write waits from now on for another program that is writing."""
+    connection.execute(f"PRAGMA busy_timeout = {round(seconds * 1000)}")
 
 
 def migrate(connection: sqlite3.Connection, ladder: Sequence[Sequence[str]]) -> None:
@@ -243,6 +260,5 @@ def _typed(code: int, error: sqlite3.Error, path: Path) -> AppError:
     if code in _NOT_WRITABLE:
         return AppError(ErrorCode.FOLDER_NOT_WRITABLE, f"{path} cannot be written.", str(error))
     if code == sqlite3.SQLITE_BUSY:
-        message = f"Another program has held {path} for {BUSY_SECONDS:.0f} seconds."
-        return AppError(ErrorCode.STORE_UNREADABLE, message, str(error))
+        return StoreBusyError(path, str(error))
     return AppError(ErrorCode.STORE_UNREADABLE, f"{path} could not be read or written.", str(error))

@@ -11,14 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import psutil
 
-from app.chat.database import open_database, typed_errors, writing
+from app.chat.database import BUSY_SECONDS, StoreBusyError, open_database, set_patience, typed_errors, writing
 from app.chat.records import ROLES, STATES, AnswerFigures, StoredConversation, StoredMessage
 from app.chat.title import title_from
 from app.errors import AppError, ErrorCode
 
-__all__ = ["AnswerFigures", "ConversationStore", "StoredConversation", "StoredMessage"]
+__all__ = ["AnswerFigures", "ConversationStore", "StoreBusyError", "StoredConversation", "StoredMessage"]
 
 log = logging.getLogger(__name__)
 
@@ -36,16 +35,19 @@ class ConversationStore:
     Args:
         path: The database file; it and its folder are created where missing. A damaged file is kept
             aside under another name, and `recovered_from` names it.
+        busy_seconds: How long a write waits for another program that is writing; opening waits longer.
 
     Raises:
         AppError: every method may raise folder_not_writable, disk_full or store_unreadable.
+        StoreBusyError: a method that writes waited `busy_seconds` in vain.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, busy_seconds: float = BUSY_SECONDS) -> None:
         self._path = path
         self._connection, self._recovered_from = open_database(path)
         try:
             self._mark_interrupted()
+            set_patience(self._connection, busy_seconds)
         except BaseException:
             self._connection.close()
             raise
@@ -148,6 +150,30 @@ class ConversationStore:
                     (_storable(title_from(content)), conversation_id),
                 )
         return message_id
+
+    def begin_turn(self, conversation_id: int | None, question: str, model: str) -> tuple[StoredMessage, ...]:
+        """Add a question and the empty answer that `model` is about to write, both or neither.
+
+        Args:
+            conversation_id: Where to ask; None begins a conversation.
+            question: What is asked.
+            model: Name of the model that answers, remembered with the conversation.
+
+        Returns:
+            The conversation's active path; it ends with the question and the answer.
+
+        Raises:
+            AppError: bad_usage, for an unknown conversation.
+        """
+        with self._writing():
+            if conversation_id is None:
+                conversation_id = self.new_conversation(model=model)
+            else:
+                self.set_model(conversation_id, model)
+            path = self.active_path(conversation_id)
+            question_id = self.add_message(conversation_id, path[-1].id if path else None, "user", question)
+            self.add_message(conversation_id, question_id, "assistant", "", state="streaming")
+            return self.active_path(conversation_id)
 
     def update_message(
         self,
@@ -324,12 +350,16 @@ def _writer(state: str) -> tuple[int, float] | tuple[None, None]:
     """Who writes a streaming message: this process's id and start, which together are never used again."""
     if state != "streaming":
         return None, None
+    import psutil  # noqa: PLC0415 - no start of the window needs it
+
     return os.getpid(), psutil.Process().create_time()
 
 
 def _is_running(pid: int | None, started: float | None) -> bool:
     if pid is None or started is None:
         return False
+    import psutil  # noqa: PLC0415 - as above
+
     try:
         process = psutil.Process(pid)
         same = abs(process.create_time() - started) < _START_TOLERANCE_SECONDS

@@ -2,7 +2,9 @@
 
 import contextlib
 import faulthandler
+import importlib
 import logging
+import os
 import signal
 from pathlib import Path
 
@@ -13,8 +15,8 @@ from app.chat.store import ConversationStore
 from app.engine.protocol import Sampling
 from app.errors import AppError, ErrorCode
 from app.library.folders import data_folder, ensure_folder, log_folder, models_folder
+from app.ui.background import left_behind
 from app.ui.banner import advice_for
-from app.ui.chat import markdown
 from app.ui.controller import Controller
 from app.ui.crash_reports import UnexpectedErrors, set_up_logging
 from app.ui.engine import Engine
@@ -27,6 +29,8 @@ log = logging.getLogger(__name__)
 
 STORE_FILE = "conversations.db"
 SETTINGS_FILE = "settings.json"
+STORE_BUSY_SECONDS = 0.03
+"""Longest that one write may hold the UI thread while another program has the store; answers try again."""
 
 
 def run(argv: list[str]) -> int:
@@ -37,41 +41,58 @@ def run(argv: list[str]) -> int:
     application.setDesktopFileName("expert-lanes")
     # Ctrl+C in a terminal ends the window at once; what was shown is stored, and the engine ends with us.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    settings = Settings(data_folder() / SETTINGS_FILE)
-    theme = Theme(forced=_forced_look(settings))
-    theme.apply(application)
     try:
         crashes = set_up_logging(ensure_folder(log_folder()))
-        store = ConversationStore(ensure_folder(data_folder()) / STORE_FILE)
     except AppError as error:
         _tell(error)
         return error.exit_status
     errors = UnexpectedErrors()
-    with crashes, contextlib.closing(store):
+    with crashes:
         try:
-            return _run_window(application, theme, settings, store)
+            return _run_with_store(application)
         finally:
             errors.uninstall()
             faulthandler.disable()
 
 
-def _run_window(application: QApplication, theme: Theme, settings: Settings, store: ConversationStore) -> int:
+def _run_with_store(application: QApplication) -> int:
+    settings = Settings(data_folder() / SETTINGS_FILE)
+    theme = Theme(forced=_forced_look(settings))
+    theme.apply(application)
+
     def sampling() -> tuple[Sampling, int]:
         return Sampling(temperature=settings.get(TEMPERATURE)), settings.get(MAX_TOKENS)
 
+    with contextlib.ExitStack() as opened:
+        try:
+            path = ensure_folder(data_folder()) / STORE_FILE
+            store = opened.enter_context(ConversationStore(path, busy_seconds=STORE_BUSY_SECONDS))
+            controller = Controller(Engine(), store, models_folder(), sampling=sampling)
+        except AppError as error:
+            _tell(error)
+            return error.exit_status
+        status = _run_window(application, theme, settings, controller)
+        if not left_behind():
+            return status
+    # Everything is saved by now.
+    log.warning("the process ends although work of it still runs")
+    logging.shutdown()
+    os._exit(status)
+
+
+def _run_window(application: QApplication, theme: Theme, settings: Settings, controller: Controller) -> int:
     def setting_changed(key: str) -> None:
         if key == THEME.key:
             theme.force(_forced_look(settings))
 
     settings.changed.connect(setting_changed)
     collector = UiThreadCollector(application)
-    engine = Engine()
-    controller = Controller(engine, store, models_folder(), sampling=sampling)
     window = build_window(controller, theme, settings)
     window.show()
-    QTimer.singleShot(0, lambda: controller.background.run(markdown.warm_up))
-    if store.recovered_from is not None:
-        _tell(_recovered(store.recovered_from))
+    QTimer.singleShot(0, lambda: controller.background.run(_warm_up))
+    recovered_from = controller.conversation.store.recovered_from
+    if recovered_from is not None:
+        _tell(_recovered(recovered_from))
     try:
         return application.exec()
     finally:
@@ -79,6 +100,14 @@ def _run_window(application: QApplication, theme: Theme, settings: Settings, sto
         window.deleteLater()
         collector.stop()
         log.info("window closed")
+
+
+def _warm_up() -> None:
+    """Import off the UI thread what the chat and its docks need when they are first seen."""
+    from app.ui.chat import markdown  # noqa: PLC0415 - the first window needs none of it
+
+    markdown.warm_up()
+    importlib.import_module("pyqtgraph")  # which brings numpy
 
 
 def _forced_look(settings: Settings) -> str | None:

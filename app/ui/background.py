@@ -4,11 +4,14 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from PySide6.QtCore import QObject, QRunnable, Qt, QThreadPool, Signal
+from PySide6.QtCore import QCoreApplication, QObject, QRunnable, Qt, QThreadPool, Signal
 
 from app.errors import AppError
 
 log = logging.getLogger(__name__)
+
+WAIT_MILLISECONDS = 3000
+"""Longest that the end of a window waits for work: what takes longer is left behind."""
 
 
 class Job:
@@ -85,7 +88,7 @@ class Background(QObject):
         """Start `function` on a pool thread."""
         job = Job(function)
         self._jobs.add(job)
-        self._pool.start(_Task(job, self._ended.emit))
+        self._pool.start(_Task(job, self._hand_over))
         return job
 
     @property
@@ -93,13 +96,38 @@ class Background(QObject):
         """True while a function runs, waits, or its result is on the way."""
         return bool(self._jobs)
 
-    def wait(self) -> None:
-        """Let running functions end and drop their results: nobody is left to take them."""
+    def wait(self, milliseconds: int = WAIT_MILLISECONDS) -> bool:
+        """Let running functions end and drop their results: nobody is left to take them.
+
+        Returns:
+            False where a function still runs. Its pool then belongs to the application (`left_behind`),
+            since deleting a pool waits without end.
+        """
         self._pool.clear()
-        self._pool.waitForDone()
         self._jobs.clear()
+        if self._pool.waitForDone(milliseconds):
+            return True
+        log.warning("work is left behind that has not ended after %d ms", milliseconds)
+        self._pool.setParent(QCoreApplication.instance())
+        return False
+
+    def _hand_over(self, job: Job, result: Any, error: Exception | None) -> None:
+        """Called on a pool thread; after `wait` nobody may be there to be told."""
+        if job in self._jobs:
+            self._ended.emit(job, result, error)
 
     def _deliver(self, job: Job, result: Any, error: Exception | None) -> None:
         if job in self._jobs:
             self._jobs.remove(job)
             job.deliver(result, error)
+
+
+def left_behind() -> bool:
+    """True where a function still runs that `wait` did not see the end of.
+
+    Such a process must be ended at once: leaving Python would wait for the function, or pull the
+    interpreter from under it.
+    """
+    application = QCoreApplication.instance()
+    pools = application.findChildren(QThreadPool) if application is not None else []
+    return any(pool.activeThreadCount() for pool in pools)

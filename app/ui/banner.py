@@ -1,10 +1,11 @@
 """Errors in words, and the strip that tells one with what to do about it."""
 
 from PySide6.QtCore import QCoreApplication, Qt, Signal
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QApplication, QFrame, QHBoxLayout, QLabel, QPushButton, QSizePolicy, QVBoxLayout, QWidget
 
 from app.advice import what_to_do
 from app.errors import AppError
+from app.ui.announce import announce
 from app.ui.theme import GRID, set_kind, set_role
 
 
@@ -45,6 +46,7 @@ class Banner(QFrame):
         set_kind(self._close, "quiet")
         self._close.clicked.connect(self._dismiss)
         self._actions: list[QPushButton] = []
+        self._focus_after: QWidget | None = None
         self._row = QHBoxLayout()
         self._row.setSpacing(GRID)
         self._row.addStretch(1)
@@ -75,9 +77,18 @@ class Banner(QFrame):
             self._actions.append(button)
         self.setAccessibleDescription(f"{error.message} {self._advice.text()}")
         self.show()
+        announce(self)
+
+    def set_focus_after(self, widget: QWidget) -> None:
+        """Where the keyboard goes when the banner goes with one of its buttons in focus."""
+        self._focus_after = widget
 
     def clear(self) -> None:
         """Hide it and drop its actions."""
+        focus = QApplication.focusWidget()
+        if self._focus_after is not None and focus is not None and self.isAncestorOf(focus):
+            # Hiding a focused button hands the focus to whatever comes next: a key would press that.
+            self._focus_after.setFocus(Qt.FocusReason.OtherFocusReason)
         for button in self._actions:
             self._row.removeWidget(button)
             button.hide()

@@ -14,6 +14,7 @@ from app.model.facts import ModelFacts
 from app.placement.plan import Plan
 from app.placement.planner import Wishes, make_plan
 from app.ui.background import Background
+from app.ui.chooser import Chooser, probe_machine, read_facts_of
 from app.ui.conversation import Conversation
 from app.ui.engine import Engine
 from app.ui.smaller_plan import smaller_plan
@@ -24,23 +25,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 EMPTY, LOADING, READY, ANSWERING, FAILED = "empty", "loading", "ready", "answering", "failed"
-
-
-def _read_facts(path: Path) -> ModelFacts:
-    # Imported on the pool thread: numpy and gguf would delay the first window.
-    from app.model.reader import read_facts  # noqa: PLC0415
-
-    return read_facts(path)
-
-
-def _probe(models_folder: Path, gpus: tuple[Gpu, ...], build: EngineBuild | None) -> Machine:
-    from app.hardware.probe import probe  # noqa: PLC0415 - as above
-
-    return probe(models_folder, gpus, build)
-
-
-def _default_sampling() -> tuple[protocol.Sampling, int]:
-    return protocol.Sampling(), 2048
 
 
 class Controller(QObject):
@@ -86,34 +70,41 @@ class Controller(QObject):
         models_folder: Path,
         parent: QObject | None = None,
         *,
-        sampling: Callable[[], tuple[protocol.Sampling, int]] = _default_sampling,
-        read_facts: Callable[[Path], ModelFacts] = _read_facts,
-        probe: Callable[[Path, tuple[Gpu, ...], EngineBuild | None], Machine] = _probe,
+        sampling: Callable[[], tuple[protocol.Sampling, int]] = lambda: (protocol.Sampling(), 2048),
+        read_facts: Callable[[Path], ModelFacts] = read_facts_of,
+        probe: Callable[[Path, tuple[Gpu, ...], EngineBuild | None], Machine] = probe_machine,
     ) -> None:
         """`sampling` gives the sampling and the most tokens of the next answer."""
         super().__init__(parent)
         self._engine = engine
         self._models_folder = models_folder
         self._read_facts = read_facts
-        self._probe = probe
         self._background = Background(self)
         self._conversation = Conversation(engine, store, sampling, self)
         self._state = EMPTY
+        self._chooser = Chooser(
+            engine,
+            self._background,
+            lambda gpus, build: probe(models_folder, gpus, build),
+            lambda: self._state in (LOADING, ANSWERING),
+            self,
+        )
         self._machine: Machine | None = None
-        self._build: EngineBuild | None = None
         self._facts: ModelFacts | None = None
         self._plan: Plan | None = None
         self._tried: tuple[ModelFacts, Plan] | None = None
         self._loaded: tuple[ModelFacts, Plan] | None = None
         self._loaded_report: protocol.Loaded | None = None
-        self._devices_id = self._load_id = self._routing_id = 0
-        self._probing = False
-        self._choices = 0
+        self._load_id = self._routing_id = 0
         self._end_reason: AppError | None = None
         engine.event.connect(self._take)
         engine.ended.connect(self._engine_ended)
         engine.failed.connect(self._engine_failed)
-        conversation = self._conversation
+        chooser, conversation = self._chooser, self._conversation
+        chooser.machine_found.connect(self._set_machine)
+        chooser.model_read.connect(self._set_facts)
+        chooser.engine_hangs.connect(self._end_hanging_engine)
+        chooser.failed.connect(self.failed)
         conversation.answer_started.connect(self.answer_started)
         conversation.token.connect(self.token)
         conversation.prompt_progress.connect(self.prompt_progress)
@@ -178,20 +169,15 @@ class Controller(QObject):
 
     def probe(self) -> None:
         """Ask the engine for its devices, then measure the machine off the UI thread."""
-        self._probing = True
-        self._devices_id = self._engine.send(protocol.ListDevices)
+        self._chooser.probe()
 
     def choose_model(self, path: Path) -> None:
-        """Read a model's facts off the UI thread; ends in `model_changed` or `failed`."""
+        """Read a model's facts off the UI thread; ends in `model_changed` or `failed`.
+
+        Another choice, a load and `return_to_loaded` drop this one: its late result changes nothing.
+        """
         reader = self._read_facts
-        self._choices += 1
-        choice = self._choices
-
-        def chosen(facts: ModelFacts) -> None:
-            if choice == self._choices:  # an earlier, slower read must not replace a later choice
-                self._set_facts(facts)
-
-        self._background.run(lambda: reader(path)).success(chosen).failure(self.failed.emit)
+        self._chooser.choose(lambda: reader(path))
 
     def propose_plan(self, wishes: Wishes | None = None) -> Plan:
         """The planner's plan for the chosen model on this machine; it is not set.
@@ -208,8 +194,13 @@ class Controller(QObject):
         self._plan = plan
         self.plan_changed.emit(plan)
 
+    def drop_choice(self) -> None:
+        """The file that is being read is not wanted any more; its late result changes nothing."""
+        self._chooser.drop_choice()
+
     def return_to_loaded(self) -> None:
         """Drop a choice that was not loaded: model and plan are the loaded ones again."""
+        self.drop_choice()
         if self._loaded is not None:
             self._choose(*self._loaded)
 
@@ -228,26 +219,19 @@ class Controller(QObject):
         """
         if self._facts is None or self._plan is None:
             raise AppError(ErrorCode.BAD_USAGE, "There is no plan to load.")
-        self._conversation.stop()
-        self.cancel_load()
-        self._tried = (self._facts, self._plan)
-        self._loaded = None
-        self._loaded_report = None
-        self._set_state(LOADING)
-        load_id = self._engine.send(protocol.Load, plan=self._plan)
-        # An engine that cannot even be started has failed by now, on some systems.
-        self._load_id = load_id if self._engine.running else 0
+        self._load(self._facts, self._plan)
 
     def load_again(self) -> None:
-        """Load the last tried model and plan once more, whatever is being edited.
+        """Load the last tried model and plan once more; edits of that model's plan stay as they are.
 
         Raises:
             AppError: bad_usage, nothing was tried before.
         """
         if self._tried is None:
             raise AppError(ErrorCode.BAD_USAGE, "Nothing was loaded before.")
-        self._choose(*self._tried)
-        self.load()
+        if self._facts is not self._tried[0] or self._plan is None:
+            self._choose(*self._tried)
+        self._load(*self._tried)
 
     def load_smaller(self) -> None:
         """Load the last tried model with `smaller_plan`.
@@ -265,6 +249,32 @@ class Controller(QObject):
         """Stop the load that is running."""
         if self._load_id:
             self._engine.send(protocol.Cancel, target=self._load_id)
+
+    def end_engine(self) -> None:
+        """End an engine that does not answer, with whatever it is doing; not told as a failure."""
+        self._engine.kill()
+        self._forget_loaded()
+        self._set_state(EMPTY)
+        self._conversation.fail()
+        self._chooser.engine_lost()
+
+    def _load(self, facts: ModelFacts, plan: Plan) -> None:
+        self._chooser.drop_choice()
+        self._conversation.stop()
+        self.cancel_load()
+        self._tried = (facts, plan)
+        self._forget_loaded()
+        self._set_state(LOADING)
+        try:
+            load_id = self._engine.send(protocol.Load, plan=plan)
+        except AppError as error:  # a path whose bytes are not Unicode cannot be sent
+            if self._engine.running:  # the model that was to be replaced must not stay unseen
+                self._engine.send(protocol.Unload)
+            self._set_state(FAILED)
+            self.failed.emit(error)
+            return
+        # An engine that cannot even be started has failed by now, on some systems.
+        self._load_id = load_id if self._engine.running else 0
 
     # ---- conversation -------------------------------------------------------------------------
 
@@ -303,15 +313,13 @@ class Controller(QObject):
     # ---- engine events ------------------------------------------------------------------------
 
     def _take(self, event: protocol.AnyEvent) -> None:
-        if self._conversation.take(event):
+        if self._conversation.take(event) or self._chooser.take(event):
             return
         if event.id == 0:
             if isinstance(event, protocol.Failed):
                 self.failed.emit(client.error_of(event))
         elif event.id == self._load_id:
             self._take_load(event)
-        elif event.id == self._devices_id:
-            self._take_devices(event)
         elif event.id == self._routing_id:
             self._routing_id = 0
             if isinstance(event, protocol.Routing):
@@ -335,20 +343,9 @@ class Controller(QObject):
                 self._set_state(FAILED)
                 self.failed.emit(error)
 
-    def _take_devices(self, event: protocol.AnyEvent) -> None:
-        self._devices_id = 0
-        if isinstance(event, protocol.Devices):
-            self._build = event.build
-            self._measure(event.gpus)
-        elif isinstance(event, protocol.Failed):
-            self.failed.emit(client.error_of(event))
-            self._measure(())
-
-    def _measure(self, gpus: tuple[Gpu, ...]) -> None:
-        self._probing = False
-        probe, folder, build = self._probe, self._models_folder, self._build
-        job = self._background.run(lambda: probe(folder, gpus, build))
-        job.success(self._set_machine).failure(self.failed.emit)
+    def _end_hanging_engine(self, error: AppError) -> None:
+        self._end_reason = error
+        self._engine.kill()
 
     def _engine_failed(self, error: AppError) -> None:
         if self._engine.running:
@@ -364,15 +361,17 @@ class Controller(QObject):
 
     def _lose_engine(self, error: AppError) -> None:
         log.warning("engine lost while %s: %s", self._state, error.message)
-        self._devices_id = self._load_id = self._routing_id = 0
-        self._loaded = None
-        self._loaded_report = None
+        self._forget_loaded()
         if self._state != EMPTY:
             self._set_state(FAILED)
         self._conversation.fail()
         self.failed.emit(error)
-        if self._probing:
-            self._measure(())
+        self._chooser.engine_lost()
+
+    def _forget_loaded(self) -> None:
+        self._load_id = self._routing_id = 0
+        self._loaded = None
+        self._loaded_report = None
 
     def _answer_ended(self) -> None:
         if self._state == ANSWERING:

@@ -7,7 +7,7 @@ from PySide6.QtCore import QObject, Signal
 
 from app.engine import client, protocol
 from app.errors import AppError
-from app.ui.chat.answer import AnswerWriter, figures_of
+from app.ui.chat.answer import AnswerWriter, figures_of, to_send
 from app.ui.engine import Engine
 
 if TYPE_CHECKING:
@@ -21,18 +21,19 @@ class Conversation(QObject):
     conversation, and not shown.
 
     Signals:
-        answer_started: The question and an empty answer are stored.
+        answer_started: The conversation (tuple of StoredMessage), which now ends with the question and
+            an empty answer, both stored.
         token: More text of the answer, stored already.
         prompt_progress: How far the prompt is computed (protocol.PromptProgress).
         finished: The answer is complete, with its figures (protocol.Finished).
-        broken: The engine did not finish the answer; what had come is kept.
+        broken: The answer did not come to its end, or could not be stored to its end; what is stored is kept.
         ended: No answer runs any more, however it ended.
         failed: The engine refused the question, or the store could not be written (AppError).
         changed: Another conversation, or none, is shown.
         list_changed: The list of stored conversations changed.
     """
 
-    answer_started = Signal()
+    answer_started = Signal(object)
     token = Signal(str)
     prompt_progress = Signal(object)
     finished = Signal(object)
@@ -57,8 +58,10 @@ class Conversation(QObject):
         self._writer = AnswerWriter(store, self)
         self._writer.shown.connect(self._shown)
         self._writer.failed.connect(self._store_failed)
+        self._writer.closed.connect(self._closed)
         self._id: int | None = store.last_conversation()
         self._request_id = 0
+        self._finished: protocol.Finished | None = None
         self._model = ""
 
     @property
@@ -73,8 +76,8 @@ class Conversation(QObject):
 
     @property
     def answering(self) -> bool:
-        """True from a question until its answer ended."""
-        return bool(self._request_id)
+        """True from a question until its answer ended and is stored."""
+        return self._writer.writing
 
     def messages(self) -> "tuple[StoredMessage, ...]":
         """The messages shown, oldest first."""
@@ -94,20 +97,18 @@ class Conversation(QObject):
             False where the store could not be written; `failed` has told it.
         """
         try:
-            if self._id is None:
-                self._id = self._store.new_conversation(model=model)
-            else:
-                self._store.set_model(self._id, model)
-            messages = self._writer.begin(self._id, text)
+            path = self._writer.begin(self._id, text, model)
         except AppError as error:
             self.failed.emit(error)
             return False
+        self._id = self._writer.conversation_id
         self._model = model
+        self._finished = None
         sampling, max_tokens = self._sampling()
         self._request_id = self._engine.send(
-            protocol.Generate, messages=messages, sampling=sampling, max_tokens=max_tokens
+            protocol.Generate, messages=to_send(path), sampling=sampling, max_tokens=max_tokens
         )
-        self.answer_started.emit()
+        self.answer_started.emit(path)
         self.list_changed.emit()
         return True
 
@@ -118,13 +119,8 @@ class Conversation(QObject):
 
     def fail(self) -> None:
         """The engine will not go on: keep the text and mark the answer failed."""
-        if not self._request_id:
-            return
         self._request_id = 0
         self._writer.fail()
-        self.ended.emit()
-        if self._is_shown():
-            self.broken.emit()
 
     def interrupt(self) -> None:
         """The window goes: keep the text and mark the answer interrupted."""
@@ -142,10 +138,8 @@ class Conversation(QObject):
                 self.prompt_progress.emit(event)
         elif isinstance(event, protocol.Finished):
             self._request_id = 0
+            self._finished = event
             self._writer.finish(figures_of(event, self._model))
-            self.ended.emit()
-            if self._is_shown():
-                self.finished.emit(event)
         elif isinstance(event, protocol.Failed):
             self.fail()
             self.failed.emit(client.error_of(event))
@@ -157,6 +151,16 @@ class Conversation(QObject):
     def _shown(self, text: str) -> None:
         if self._is_shown():
             self.token.emit(text)
+
+    def _closed(self, state: str) -> None:
+        finished, self._finished = self._finished, None
+        self.ended.emit()
+        if not self._is_shown():
+            return
+        if state == "failed" or finished is None:
+            self.broken.emit()
+        else:
+            self.finished.emit(finished)
 
     def _store_failed(self, error: AppError) -> None:
         self.stop()

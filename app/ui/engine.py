@@ -23,7 +23,7 @@ class Engine(QObject):
         ready: The child is up (protocol.Ready).
         event: Every event of a request (any protocol event but Ready and LogLine).
         log_line: A warning or error of the engine's log (protocol.LogLine).
-        ended: The child is gone (client.ProcessOutcome).
+        ended: The child is gone, or was given up by `kill` (client.ProcessOutcome).
         failed: The child could not be started or broke the protocol (AppError).
     """
 
@@ -42,6 +42,7 @@ class Engine(QObject):
         self._waiting: list[bytes] = []
         self._ready: protocol.Ready | None = None
         self._ending = False
+        self._leaving: set[QProcess] = set()
 
     @property
     def running(self) -> bool:
@@ -96,8 +97,31 @@ class Engine(QObject):
         process.closeWriteChannel()
         QTimer.singleShot(END_MILLISECONDS, process, process.kill)
 
+    def kill(self) -> None:
+        """End the child at once, told by `ended` as expected.
+
+        It counts as gone even where the system cannot end it yet (a hanging driver): the next request
+        starts another one.
+        """
+        process = self._process
+        if process is None:
+            return
+        process.readyReadStandardOutput.disconnect(self._read)
+        process.finished.disconnect(self._finished)
+        process.errorOccurred.disconnect(self._error)
+        process.finished.connect(lambda: self._leaving.discard(process))
+        process.finished.connect(process.deleteLater)
+        self._leaving.add(process)
+        process.kill()
+        outcome = client.ProcessOutcome(0, True, client.last_output(self._ready))
+        self._forget()
+        log.warning("engine killed")
+        self.ended.emit(outcome)
+
     def shutdown(self) -> None:
         """End the child and wait for it; for the application's own end."""
+        for leaving in tuple(self._leaving):
+            leaving.waitForFinished(END_MILLISECONDS)
         process = self._process
         if process is None:
             return
@@ -113,11 +137,12 @@ class Engine(QObject):
         try:
             for event in self._lines.feed(bytes(process.readAllStandardOutput().data())):
                 if isinstance(event, protocol.Ready):
-                    self._ready = event
-                    self.ready.emit(event)
+                    # The kept requests first: one that is sent in answer to `ready` must not overtake them.
                     for line in self._waiting:
                         process.write(line)
                     self._waiting.clear()
+                    self._ready = event
+                    self.ready.emit(event)
                 elif isinstance(event, protocol.LogLine):
                     self.log_line.emit(event)
                 else:
@@ -148,5 +173,5 @@ class Engine(QObject):
         process, self._process = self._process, None
         self._ready = None
         self._waiting.clear()
-        if process is not None:
+        if process is not None and process not in self._leaving:
             process.deleteLater()

@@ -1,6 +1,6 @@
 """A dock whose contents are imported and made when it is first seen, and rest while it is not."""
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QEvent, QObject, Qt
 from PySide6.QtWidgets import QDockWidget, QWidget
 
 
@@ -8,7 +8,7 @@ class DockContent(QWidget):
     """What a lazy dock shows."""
 
     def set_active(self, active: bool) -> None:
-        """The dock came into sight or went out of it (closed, or behind another tab)."""
+        """The dock came into sight or went out of it (closed, behind another tab, the window minimised)."""
         raise NotImplementedError
 
     def shutdown(self) -> None:
@@ -25,6 +25,8 @@ class LazyDock(QDockWidget):
         self.setAccessibleName(title)
         self.setAllowedAreas(Qt.DockWidgetArea.AllDockWidgetAreas)
         self._content: DockContent | None = None
+        self._in_sight = False
+        self._watched: QWidget | None = None
         self.visibilityChanged.connect(self._seen)
 
     def make_content(self) -> DockContent:
@@ -44,6 +46,22 @@ class LazyDock(QDockWidget):
         if self._content is not None:
             self._content.shutdown()
 
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        """Rest while the window is minimised."""
+        if event.type() is QEvent.Type.WindowStateChange and watched is self._watched and self._content is not None:
+            self._content.set_active(self._is_seen())
+        return super().eventFilter(watched, event)
+
     def _seen(self, visible: bool) -> None:
+        self._in_sight = visible
+        window = self.window()  # another one while the dock floats
+        if window is not self._watched:
+            if self._watched is not None:
+                self._watched.removeEventFilter(self)
+            window.installEventFilter(self)
+            self._watched = window
         if visible or self._content is not None:
-            self.content.set_active(visible)
+            self.content.set_active(self._is_seen())
+
+    def _is_seen(self) -> bool:
+        return self._in_sight and not self.window().isMinimized()

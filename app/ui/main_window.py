@@ -4,22 +4,23 @@ import base64
 import logging
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QByteArray, Qt, QUrl, qVersion
+from PySide6.QtCore import QByteArray, Qt, QTimer, QUrl, qVersion
 from PySide6.QtGui import QAction, QCloseEvent, QDesktopServices, QKeySequence
 from PySide6.QtWidgets import QDockWidget, QFileDialog, QMainWindow, QMessageBox, QStackedWidget, QWidget
 
-from app.chat.export import conversation_markdown
 from app.engine.protocol import LogLine
-from app.errors import AppError
+from app.errors import AppError, ErrorCode
 from app.library.folders import ensure_folder, log_folder, writing_error
-from app.ui.chat.page import ChatPage
-from app.ui.controller import ANSWERING, FAILED, LOADING, Controller
+from app.ui.controller import ANSWERING, EMPTY, FAILED, LOADING, Controller
 from app.ui.lazy_dock import LazyDock
 from app.ui.settings import GEOMETRY, LAST_MODEL, LAYOUT, Settings
-from app.ui.settings_dialog import SettingsDialog
 from app.ui.theme import Theme
 from app.ui.truth_line import TruthLine
+
+if TYPE_CHECKING:
+    from app.ui.chat.page import ChatPage
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +43,11 @@ def build_window(controller: Controller, theme: Theme, settings: Settings) -> "M
     return MainWindow(controller, theme, settings, wizard, docks)
 
 
+USUAL_SIZE = (1360, 860)
+MINIMUM_SIZE = (720, 520)
+FRAME_HEIGHT = 40  # room for a title bar, which is not part of the window's own size
+
+
 class MainWindow(QMainWindow):
     """Owns the widgets; ends the engine when it closes."""
 
@@ -56,17 +62,16 @@ class MainWindow(QMainWindow):
         """`wizard` has a `finished` signal."""
         super().__init__()
         self._controller = controller
+        self._theme = theme
         self._settings = settings
+        self._chat: ChatPage | None = None
         self._docks = tuple(docks)
         self.wizard = wizard
-        self.chat = ChatPage(controller, theme, self)
         self._stack = QStackedWidget(self)
         self._stack.addWidget(wizard)
-        self._stack.addWidget(self.chat)
         self.setCentralWidget(self._stack)
         self.setWindowTitle(APP_NAME)
-        self.setMinimumSize(720, 520)
-        self.resize(1360, 860)
+        self.resize(*USUAL_SIZE)
         self.setDockOptions(
             QMainWindow.DockOption.AnimatedDocks
             | QMainWindow.DockOption.AllowTabbedDocks
@@ -76,21 +81,35 @@ class MainWindow(QMainWindow):
             self.addDockWidget(Qt.DockWidgetArea.RightDockWidgetArea, dock)
             dock.hide()
         self.truth_line = TruthLine(controller, self)
-        self.statusBar().addPermanentWidget(self.truth_line, 1)
+        # Not as a permanent widget: with a stretch that would leave no room for passing messages.
+        self.statusBar().addWidget(self.truth_line, 1)
         self.statusBar().setSizeGripEnabled(False)
         self._make_actions()
         self._make_menus()
         self._docks_wanted = True
+        self._docks_to_show: list[QDockWidget] = []
         self._restore()
         wizard.finished.connect(self.show_chat)
-        self.chat.model_wanted.connect(self.show_wizard)
         controller.loaded.connect(self._loaded)
-        controller.state_changed.connect(lambda _state: self._update_actions())
+        controller.state_changed.connect(self._state_changed)
         controller.conversation.changed.connect(self._update_actions)
         controller.engine.log_line.connect(self._note)
         self._update_actions()
 
     # ---- pages --------------------------------------------------------------------------------
+
+    @property
+    def chat(self) -> "ChatPage":
+        """The chat page, made when it is first needed: the start shows the wizard."""
+        if self._chat is None:
+            from app.ui.chat.page import ChatPage  # noqa: PLC0415 - as said
+
+            self._chat = ChatPage(self._controller, self._theme, self)
+            self._chat.sidebar.setVisible(self.sidebar_action.isChecked())
+            self.sidebar_action.toggled.connect(self._chat.sidebar.setVisible)
+            self._chat.model_wanted.connect(self.show_wizard)
+            self._stack.addWidget(self._chat)
+        return self._chat
 
     @property
     def page(self) -> QWidget:
@@ -122,17 +141,24 @@ class MainWindow(QMainWindow):
             return
         # The wizard needs the room and says itself what the docks would show.
         if show:
-            for dock, visible in zip(self._docks, self._docks_open, strict=True):
-                dock.setVisible(visible)
-            if self._fresh_layout:
-                self._fresh_layout = False
-                self.resizeDocks(self._docks, DOCK_HEIGHTS[: len(self._docks)], Qt.Orientation.Vertical)
-                self.resizeDocks(self._docks, [DOCK_WIDTH] * len(self._docks), Qt.Orientation.Horizontal)
+            self._docks_to_show = [dock for dock, visible in zip(self._docks, self._docks_open, strict=True) if visible]
+            QTimer.singleShot(0, self, self._show_next_dock)
         else:
-            self._docks_open = tuple(not dock.isHidden() for dock in self._docks)
+            self._docks_open = tuple(not dock.isHidden() or dock in self._docks_to_show for dock in self._docks)
+            self._docks_to_show.clear()
             for dock in self._docks:
                 dock.hide()
         self._docks_wanted = show
+
+    def _show_next_dock(self) -> None:
+        """One in each turn of the event loop, after the chat: each makes its contents when it is first shown."""
+        if self._docks_to_show:
+            self._docks_to_show.pop(0).show()
+            QTimer.singleShot(0, self, self._show_next_dock)
+        elif self._docks_wanted and self._fresh_layout:
+            self._fresh_layout = False
+            self.resizeDocks(self._docks, DOCK_HEIGHTS[: len(self._docks)], Qt.Orientation.Vertical)
+            self.resizeDocks(self._docks, [DOCK_WIDTH] * len(self._docks), Qt.Orientation.Horizontal)
 
     # ---- menus --------------------------------------------------------------------------------
 
@@ -156,7 +182,6 @@ class MainWindow(QMainWindow):
         self.sidebar_action.setCheckable(True)
         self.sidebar_action.setChecked(True)
         self.sidebar_action.setShortcut(QKeySequence("Ctrl+B"))
-        self.sidebar_action.toggled.connect(self.chat.sidebar.setVisible)
         self.logs_action = self._action(self.tr("Open &log folder"), self._open_logs)
         self.about_action = self._action(self.tr("&About {app}").format(app=APP_NAME), self._about)
 
@@ -174,8 +199,14 @@ class MainWindow(QMainWindow):
         help_menu = self.menuBar().addMenu(self.tr("&Help"))
         help_menu.addActions([self.logs_action, self.about_action])
 
+    def _state_changed(self, state: str) -> None:
+        if state != EMPTY:
+            # A model is coming and the chat after it: it listens from here on, so that it can tell a failure.
+            self.chat  # noqa: B018
+        self._update_actions()
+
     def _update_actions(self) -> None:
-        in_chat = self.page is self.chat
+        in_chat = self.page is not self.wizard
         loading = self._controller.state == LOADING
         self.new_action.setEnabled(in_chat)
         self.choose_action.setEnabled(in_chat and not loading and self._controller.state != ANSWERING)
@@ -200,9 +231,13 @@ class MainWindow(QMainWindow):
             self.chat.banner.tell(error)
 
     def _export(self) -> None:
+        from app.chat.export import conversation_markdown  # noqa: PLC0415 - no start needs it
+
         conversation = self._controller.conversation
         try:
-            stored = next(item for item in conversation.store.conversations() if item.id == conversation.id)
+            stored = next((item for item in conversation.store.conversations() if item.id == conversation.id), None)
+            if stored is None:
+                raise AppError(ErrorCode.BAD_USAGE, "This conversation was deleted by another window.")
             text = conversation_markdown(stored, conversation.messages())
         except AppError as error:
             self.chat.banner.tell(error)
@@ -221,7 +256,11 @@ class MainWindow(QMainWindow):
         self.statusBar().showMessage(self.tr("Saved as {path}").format(path=path), NOTE_MILLISECONDS)
 
     def _open_settings(self) -> None:
-        SettingsDialog(self._settings, self).exec()
+        from app.ui.settings_dialog import SettingsDialog  # noqa: PLC0415 - no start needs it
+
+        dialog = SettingsDialog(self._settings, self)
+        dialog.exec()
+        dialog.deleteLater()
 
     def _open_logs(self) -> None:
         try:
@@ -238,6 +277,7 @@ class MainWindow(QMainWindow):
         box.setText(APP_NAME)
         box.setInformativeText(about_text(self._controller))
         box.exec()
+        box.deleteLater()
 
     def _note(self, line: LogLine) -> None:
         self.statusBar().showMessage(line.text, NOTE_MILLISECONDS)
@@ -250,10 +290,26 @@ class MainWindow(QMainWindow):
 
     # ---- begin and end ------------------------------------------------------------------------
 
+    def _fit_to_screen(self) -> None:
+        """Keep the whole window, its frame included, on the screen: a laptop's is smaller than the usual size."""
+        screen = self.screen()
+        if screen is None:
+            return
+        room = screen.availableGeometry()
+        width, height = room.width(), room.height() - FRAME_HEIGHT
+        self.setMinimumSize(min(MINIMUM_SIZE[0], width), min(MINIMUM_SIZE[1], height))
+        self.resize(min(self.width(), width), min(self.height(), height))
+        corner = self.pos()
+        self.move(
+            max(room.left(), min(corner.x(), room.left() + width - self.width())),
+            max(room.top(), min(corner.y(), room.top() + height - self.height())),
+        )
+
     def _restore(self) -> None:
         geometry = _decoded(self._settings.get(GEOMETRY))
         if geometry:
             self.restoreGeometry(geometry)
+        self._fit_to_screen()
         layout = _decoded(self._settings.get(LAYOUT))
         self._fresh_layout = not (layout and self.restoreState(layout, LAYOUT_VERSION))
         if self._fresh_layout:
@@ -263,8 +319,8 @@ class MainWindow(QMainWindow):
         self._show_docks(False)
 
     def _keep_layout(self) -> None:
-        # With the wizard the docks are hidden, which is not how the user left them.
-        if self._docks_wanted:
+        # With the wizard the docks are hidden, which is not how the user left them; nor are those still to come.
+        if self._docks_wanted and not self._docks_to_show:
             self._settings.set(LAYOUT, _encoded(self.saveState(LAYOUT_VERSION)))
 
     def closeEvent(self, event: QCloseEvent) -> None:

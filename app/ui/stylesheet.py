@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from app.ui.theme import Colors
 
 _SHEET = """
-QMainWindow, QDialog, QWizard {{ background: {window}; }}
+QMainWindow, QDialog {{ background: {window}; }}
 QMainWindow::separator {{ background: {window}; width: 8px; height: 8px; }}
 QMainWindow::separator:hover {{ background: {accent_soft}; }}
 QToolTip {{ background: {raised}; color: {text}; border: 1px solid {border}; padding: 6px 8px; }}
@@ -64,10 +64,6 @@ QToolButton {{ border: 1px solid transparent; border-radius: 6px; padding: 4px; 
 QToolButton:hover {{ background: {raised}; }}
 QToolButton:focus {{ border: 1px solid {accent}; }}
 
-QLineEdit {{ background: {surface}; border: 1px solid {border_strong}; border-radius: 8px; padding: 7px 10px;
-    selection-background-color: {accent}; selection-color: {on_accent}; }}
-QLineEdit:focus {{ border-color: {accent}; }}
-QLineEdit:disabled {{ background: {window}; color: {disabled}; }}
 QComboBox, QAbstractSpinBox {{ min-height: 26px; }}
 QPlainTextEdit, QTextBrowser {{ selection-background-color: {accent}; selection-color: {on_accent}; }}
 QPlainTextEdit[role="bare"], QTextBrowser[role="bare"] {{ background: transparent; border: none;
@@ -75,14 +71,11 @@ QPlainTextEdit[role="bare"], QTextBrowser[role="bare"] {{ background: transparen
 QScrollArea[role="bare"], QScrollArea[role="bare"] > QWidget > QWidget[role="page"] {{
     background: transparent; border: none; }}
 
-QListView, QTreeView, QTableView {{ background: {surface}; border: 1px solid {border}; border-radius: 8px;
-    outline: none; }}
-QListView::item, QTreeView::item {{ padding: 8px; border-radius: 6px; }}
-QListView::item:hover, QTreeView::item:hover {{ background: {raised}; }}
-QListView::item:selected, QTreeView::item:selected {{ background: {accent_soft}; color: {text}; }}
+QListView {{ background: {surface}; border: 1px solid {border}; border-radius: 8px; outline: none; }}
+QListView::item {{ padding: 8px; border-radius: 6px; }}
+QListView::item:hover {{ background: {raised}; }}
+QListView::item:selected {{ background: {accent_soft}; color: {text}; }}
 QListView[role="bare"] {{ background: transparent; border: none; }}
-QHeaderView::section {{ background: {surface}; color: {muted}; border: none;
-    border-bottom: 1px solid {border}; padding: 6px 8px; }}
 
 QScrollBar:vertical {{ background: transparent; width: 10px; margin: 2px; }}
 QScrollBar:horizontal {{ background: transparent; height: 10px; margin: 2px; }}
@@ -111,7 +104,6 @@ QTabBar::tab {{ padding: 8px 14px; color: {muted}; border: none; border-bottom: 
     background: transparent; }}
 QTabBar::tab:selected {{ color: {text}; border-bottom: 2px solid {accent}; }}
 QTabBar::tab:hover {{ color: {text}; }}
-QTabWidget::pane {{ border: none; }}
 QStatusBar {{ background: {window}; color: {muted}; border-top: 1px solid {border}; min-height: 28px; }}
 QStatusBar::item {{ border: none; }}
 QStatusBar QLabel {{ color: {muted}; padding: 2px 8px; }}

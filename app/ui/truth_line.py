@@ -5,13 +5,10 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QSizePolicy, QWidget
 
 from app.engine.protocol import Loaded
 from app.placement.comparison import memory_table
-from app.placement.plan import Plan
+from app.placement.plan import CPU_LANE, Plan
 from app.ui.controller import FAILED, LOADING, Controller
 from app.ui.theme import GRID, set_role
 from app.ui.words import in_bytes, number, part_in_words
-
-REPORTED_PARTS = ("weights", "experts", "kv", "compute", "output")
-"""Parts of a plan's prediction that llama.cpp reports too; it cannot report a driver context or a margin."""
 
 
 class TruthLine(QWidget):
@@ -83,12 +80,21 @@ class TruthLine(QWidget):
 
 
 def devices_in_words(plan: Plan, report: Loaded) -> str:
-    """Where attention and experts really are."""
+    """Where attention and experts are, as the engine reports it.
+
+    Attention is where its cache is; what the engine reports no cache of is named as planned.
+    """
+    translate = QCoreApplication.translate
     lanes = sorted(set(report.expert_layers.values()))
-    attention = plan.gpu or "CPU"
-    if not lanes or lanes == [attention]:
+    caches = sorted({buffer.device for buffer in report.buffers if buffer.part == "kv" and buffer.bytes})
+    if caches and lanes in ([], caches):
+        return " + ".join(caches)
+    attention = " + ".join(caches)
+    if not caches:
+        attention = translate("TruthLine", "{device} (planned)").format(device=plan.gpu or CPU_LANE)
+    if not lanes:
         return attention
-    words = QCoreApplication.translate("TruthLine", "attention on {attention}, experts on {lanes}")
+    words = translate("TruthLine", "attention on {attention}, experts on {lanes}")
     return words.format(attention=attention, lanes=" + ".join(lanes))
 
 

@@ -17,17 +17,20 @@ def in_bytes(count: int) -> str:
 
 def in_seconds(seconds: float) -> str:
     """A time: "0.42 s", "12 s", "3 min 20 s"."""
-    if seconds < 10:
-        return f"{number(seconds, 2)} s"
-    if seconds < 60:
-        return f"{number(seconds)} s"
-    minutes, rest = divmod(round(seconds), 60)
+    # The rounded value decides, so that 59.7 s is "1 min 0 s" and not "60 s".
+    if round(seconds, 2) < 10:
+        return f"{number(round(seconds, 2), 2)} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{number(whole)} s"
+    minutes, rest = divmod(whole, 60)
     return f"{minutes} min {rest} s"
 
 
 def in_tokens_per_second(rate: float) -> str:
     """A rate: "24.1 tokens/s"; two digits where less would say nothing."""
-    decimals = 2 if rate < 1 else 1 if rate < 100 else 0
+    # As with times the rounded value decides: never "1.00" beside "1.0", nor "100.0" beside "100".
+    decimals = 2 if round(rate, 2) < 1 else 1 if round(rate, 1) < 100 else 0
     return QCoreApplication.translate("words", "%1 tokens/s").replace("%1", number(rate, decimals))
 
 

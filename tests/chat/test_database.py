@@ -1,11 +1,12 @@
 """Opening the conversation file: damage, versions, folders, locks."""
 
 import sqlite3
+import time
 
 import pytest
 
 from app.chat import database
-from app.chat.store import ConversationStore
+from app.chat.store import ConversationStore, StoreBusyError
 from app.errors import AppError, ErrorCode
 
 
@@ -141,14 +142,15 @@ def test_a_path_that_is_a_folder_is_a_typed_error(tmp_path):
     assert refused.value.code is ErrorCode.FOLDER_NOT_WRITABLE
 
 
-def test_a_store_held_by_another_program_is_a_typed_error(path, monkeypatch):
+def test_a_store_held_by_another_program_is_told_as_busy_after_the_time_that_was_asked_for(path):
     fill(path, messages=1)
-    monkeypatch.setattr(database, "BUSY_SECONDS", 0.05)
     holder = sqlite3.connect(path, isolation_level=None)
-    with ConversationStore(path) as store:
+    with ConversationStore(path, busy_seconds=0.03) as store:
         holder.execute("BEGIN IMMEDIATE")
-        with pytest.raises(AppError) as refused:
+        begun = time.monotonic()
+        with pytest.raises(StoreBusyError) as refused:
             store.new_conversation()
+        assert time.monotonic() - begun < 1
         assert refused.value.code is ErrorCode.STORE_UNREADABLE
         holder.execute("ROLLBACK")
         store.new_conversation()

@@ -133,6 +133,7 @@ def test_ctrl_c_stops_an_answer_and_what_was_said_stays(home, demo):
         [sys.executable, "-m", "app", "chat", "demo", "--gpu", "none", "--max-tokens", "2000", "-p",
          "Write a long story about a lighthouse keeper."],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509 - tests may run with it ignored
     )  # fmt: skip
     first = os.read(child.stdout.fileno(), 1)
     os.killpg(child.pid, signal.SIGINT)

@@ -1,12 +1,13 @@
 """What the window's tests share: a private home, the themes, facts, and controllers over scripted engines.
 
 Factories are plain functions in `ui_factories`; here they become fixtures. Every test is failed that
-leaves a child process or a busy thread pool behind.
+leaves a child process, a busy thread pool or a running thread behind.
 """
 
 import gc
 import os
 import sys
+import threading
 from pathlib import Path
 
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
@@ -32,7 +33,8 @@ def home(tmp_path, monkeypatch):
 
 @pytest.fixture(autouse=True)
 def nothing_left_running():
-    """Fail the test that leaves a child process or a busy thread pool."""
+    """Fail the test that leaves a child process, a busy thread pool or a running thread."""
+    before = set(threading.enumerate())
     yield
     children = [child for child in psutil.Process().children() if child.status() != psutil.STATUS_ZOMBIE]
     busy = [
@@ -44,8 +46,16 @@ def nothing_left_running():
         child.kill()
     for pool in busy:
         pool.waitForDone()
+    # Python does not see a pool's threads end, and keeps a dummy of each that it met.
+    started = [
+        thread for thread in set(threading.enumerate()) - before if not isinstance(thread, threading._DummyThread)
+    ]
+    for thread in started:
+        thread.join(2)
+    running = [thread for thread in started if thread.is_alive()]
     assert not children, f"child processes left running: {children}"
     assert not busy, f"{len(busy)} thread pools left busy"
+    assert not running, f"threads left running: {running}"
 
 
 @pytest.fixture

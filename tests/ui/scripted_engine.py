@@ -22,6 +22,7 @@ from app.placement.plan import CPU_LANE, DISK_LANE, Plan
 from app.placement.report import BufferReport
 
 GIB = 1024**3
+LOGITS_BYTES = 196608
 BUILD = EngineBuild(
     llama_cpp_python="0.3.36",
     ggml="0.25.3",
@@ -55,6 +56,8 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--crash-after", type=int, default=-1, help="SIGKILL itself after N tokens")
     parser.add_argument("--crash-once", default="", help="crash only if this file does not exist yet")
     parser.add_argument("--crash-on-load", action="store_true", help="SIGKILL itself in the load")
+    parser.add_argument("--deaf", action="store_true", help="never take a Cancel")
+    parser.add_argument("--no-devices", action="store_true", help="never list the devices, like a driver that hangs")
     parser.add_argument("--fail-load", default="", help="answer every load with this error code")
     parser.add_argument("--fail-answer", default="", help="answer every question with this error code")
     parser.add_argument("--garbage", action="store_true", help="write a line that is no message, in an answer")
@@ -85,6 +88,8 @@ class ScriptedEngine:
         threading.Thread(target=self._read, daemon=True).start()
         while (request := self._queue.get()) is not None:
             if isinstance(request, protocol.ListDevices):
+                if self._options.no_devices:
+                    self._pause(request.id, None)
                 gpus = () if self._options.no_gpu else (GPU,)
                 self._say(protocol.Devices(id=request.id, gpus=gpus, build=BUILD))
             elif isinstance(request, protocol.Load):
@@ -101,6 +106,8 @@ class ScriptedEngine:
                 with Path(self._options.record).open("ab") as record:
                     record.write(line)
             request = protocol.decode_request(line)
+            if isinstance(request, protocol.Cancel) and self._options.deaf:
+                continue
             if isinstance(request, protocol.Cancel):
                 with self._cancel:
                     self._cancelled.add(request.target)
@@ -145,6 +152,12 @@ class ScriptedEngine:
             BufferReport(device=part.device, part=part.part, bytes=int(part.bytes * 0.98))
             for part in plan.memory
             if part.part in ("weights", "experts", "kv", "compute")
+        )
+        # As llama.cpp does: the file is mapped as a whole, and the logits have a buffer of their own.
+        whole = sum(part.bytes for part in plan.memory if part.part in ("weights", "experts"))
+        buffers += (
+            BufferReport(device=CPU_LANE, part="mapped", bytes=whole),
+            BufferReport(device=CPU_LANE, part="output", bytes=LOGITS_BYTES),
         )
         return self._say(
             protocol.Loaded(

@@ -17,6 +17,7 @@ from app.ui.crash_reports import UnexpectedErrors, set_up_logging
 ROOT = Path(__file__).resolve().parents[2]
 RUN = """
 import sys
+BEFORE
 from PySide6.QtCore import QTimer
 from app.ui import application
 # A dialog would wait for a user: say what it says instead.
@@ -31,10 +32,10 @@ sys.exit(application.run(["expert-lanes"]))
 """
 
 
-def run_window(home):
+def run_window(home, before=""):
     environment = {"EXPERT_LANES_HOME": str(home), "QT_QPA_PLATFORM": "offscreen", "PATH": "", "PYTHONPATH": str(ROOT)}
     return subprocess.run(
-        [sys.executable, "-W", "error", "-c", RUN],
+        [sys.executable, "-W", "error", "-c", RUN.replace("BEFORE", before)],
         check=False,
         capture_output=True,
         text=True,
@@ -59,6 +60,75 @@ def test_a_home_that_cannot_be_written_is_told_in_words(home):
     assert done.returncode != 0
     assert "Choose a folder that your user may write to." in done.stdout
     assert "Traceback" not in done.stderr
+
+
+def test_conversations_that_cannot_be_read_at_the_start_are_told_in_words(home):
+    broken = """
+from app.chat.store import ConversationStore
+from app.errors import AppError, ErrorCode
+def unreadable(_store):
+    raise AppError(ErrorCode.STORE_UNREADABLE, "The list is broken.")
+ConversationStore.last_conversation = unreadable
+"""
+    done = run_window(home, broken)
+    assert done.returncode == 2
+    assert "The list is broken." in done.stdout
+    assert "Traceback" not in done.stderr
+
+
+def test_damaged_settings_are_logged(home):
+    (home / "data").mkdir()
+    (home / "data" / "settings.json").write_text("{half", "utf-8")
+    assert run_window(home).returncode == 0
+    assert "settings unreadable" in (home / "logs" / "window.log").read_text("utf-8")
+
+
+def test_the_process_ends_although_work_of_it_hangs(home):
+    hanging = """
+import threading
+from app.ui import application, background
+background.WAIT_MILLISECONDS = 100
+background.Background.wait.__defaults__ = (100,)
+application._warm_up = threading.Event().wait
+"""
+    done = run_window(home, hanging)
+    assert done.returncode == 0, done.stderr
+    log = (home / "logs" / "window.log").read_text("utf-8")
+    assert "window closed" in log
+    assert "the process ends although work of it still runs" in log
+    assert not (home / "data" / "conversations.db-wal").exists(), "the store was closed"
+
+
+NOT_NEEDED_FOR_THE_FIRST_WINDOW = {"numpy", "gguf", "pyqtgraph", "markdown_it", "psutil"}
+
+
+def test_the_first_window_needs_no_heavy_module(home):
+    program = """
+import sys
+from PySide6.QtWidgets import QApplication
+from app.ui import application
+app = QApplication([])
+path = application.data_folder() / "settings.json"
+settings, theme = application.Settings(path), application.Theme()
+store = application.ConversationStore(path.with_name("c.db"))
+controller = application.Controller(application.Engine(), store, path.parent)
+window = application.build_window(controller, theme, settings)
+window.show()
+print(" ".join(sys.modules))
+controller.shutdown()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        check=True,
+        capture_output=True,
+        text=True,
+        env={"PYTHONPATH": str(ROOT), "QT_QPA_PLATFORM": "offscreen", "EXPERT_LANES_HOME": str(home)},
+        timeout=60,
+    )
+    loaded = set(done.stdout.split())
+    assert "app.ui.wizard.wizard" in loaded
+    assert loaded & NOT_NEEDED_FOR_THE_FIRST_WINDOW == set()
+    assert loaded & {"app.ui.chat.page", "app.ui.settings_dialog", "app.chat.export", "fractions"} == set()
 
 
 ANSWER_AND_DIE = """

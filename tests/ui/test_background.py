@@ -3,9 +3,10 @@
 import threading
 
 import pytest
+from shiboken6 import isValid
 
 from app.errors import AppError, ErrorCode
-from app.ui.background import Background
+from app.ui.background import Background, left_behind
 
 
 @pytest.fixture
@@ -66,10 +67,28 @@ def test_waiting_ends_running_work_and_drops_its_results(background, qtbot):
 
     background.run(work).success(results.append)
     assert started.wait(10)
-    background.wait()
+    assert background.wait()
     assert ended == [True]
     assert not background.busy
-    qtbot.waitUntil(lambda: True)
+    # A later result has passed through the event loop: an earlier one would have, too.
+    background.run(lambda: "later").success(results.append)
+    qtbot.waitUntil(lambda: bool(results))
+    assert results == ["later"]
+    assert not left_behind()
+
+
+def test_work_that_does_not_end_is_left_behind_after_a_limit(qapp, qtbot):
+    release, results = threading.Event(), []
+    made = Background()
+    made.run(lambda: release.wait(10)).success(results.append)
+    try:
+        assert not made.wait(milliseconds=50)
+        made.deleteLater()
+        qtbot.waitUntil(lambda: not isValid(made))
+        assert left_behind()
+    finally:
+        release.set()
+    qtbot.waitUntil(lambda: not left_behind())
     assert results == []
 
 

@@ -2,13 +2,11 @@
 
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QGuiApplication
+from PySide6.QtGui import QAccessible, QGuiApplication
 from PySide6.QtWidgets import QLabel, QPushButton, QWidget
 
-from app.chat.store import AnswerFigures
-from app.engine.protocol import PromptProgress
 from app.errors import AppError, ErrorCode
-from app.ui.chat.message import AnswerMessage, QuestionMessage, figures_in_words, prompt_in_words
+from app.ui.chat.message import AnswerMessage, QuestionMessage, figures_in_words
 from app.ui.chat.page import ChatPage
 from app.ui.controller import ANSWERING, EMPTY, FAILED, READY
 
@@ -30,6 +28,10 @@ def make_page(qtbot, theme):
 
 def until(qtbot, condition):
     qtbot.waitUntil(condition, timeout=10000)
+
+
+def disk_full(*_arguments, **_keywords):
+    raise AppError(ErrorCode.DISK_FULL, "The disk is full.")
 
 
 def write(qtbot, page, text):
@@ -132,10 +134,7 @@ def test_a_question_that_cannot_be_stored_comes_back_into_the_composer(
     controller = loaded_controller()
     page = make_page(controller)
 
-    def full(*_arguments, **_keywords):
-        raise AppError(ErrorCode.DISK_FULL, "The disk is full.")
-
-    monkeypatch.setattr(controller.conversation.store, "add_message", full)
+    monkeypatch.setattr(controller.conversation.store, "add_message", disk_full)
     write(qtbot, page, "Do not lose me")
     qtbot.keyClick(page.composer.edit, Qt.Key.Key_Return)
     assert page.composer.text == "Do not lose me"
@@ -171,43 +170,6 @@ def test_the_prompt_is_shown_while_it_is_read(loaded_controller, make_page, qtbo
     ask(qtbot, page, controller)
     assert "Reading the prompt: 0 of 5 tokens" in said
     assert "Reading the prompt: 5 of 5 tokens" in said
-
-
-def test_words_for_the_prompt_tell_what_was_known():
-    words = prompt_in_words(PromptProgress(done=120, total=512, reused=100))
-    assert words == "Reading the prompt: 120 of 512 tokens (100 known from before)"
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({}, "24.1 tokens/s · 0.42 s to the first token · 312 tokens · prompt 412 tokens/s · complete"),
-        (
-            {"tokens_per_second": 0.0, "completion_tokens": 1},
-            "0.42 s to the first token · 1 token · prompt 412 tokens/s · complete",
-        ),
-        ({"prompt_tokens_per_second": 0.0}, "24.1 tokens/s · 0.42 s to the first token · 312 tokens · complete"),
-        (
-            {"completion_tokens": 0, "tokens_per_second": 0.0, "stop_reason": "stopped"},
-            "0 tokens · prompt 412 tokens/s · stopped by you",
-        ),
-        (
-            {"stop_reason": "context_full"},
-            "24.1 tokens/s · 0.42 s to the first token · 312 tokens · prompt 412 tokens/s · cut: the context is full",
-        ),
-    ],
-)
-def test_only_what_was_measured_is_shown(changes, words):
-    figures = {
-        "prompt_tokens": 40,
-        "completion_tokens": 312,
-        "reused_tokens": 0,
-        "ttft_seconds": 0.42,
-        "prompt_tokens_per_second": 412.4,
-        "tokens_per_second": 24.12,
-        "stop_reason": "end_of_text",
-    }
-    assert figures_in_words(AnswerFigures(**{**figures, **changes})) == words
 
 
 def test_an_answer_can_be_copied_as_markdown(loaded_controller, make_page, qtbot):
@@ -247,9 +209,9 @@ def test_a_killed_engine_leaves_the_text_marked_and_two_ways_on(loaded_controlle
     qtbot.keyClick(page.composer.edit, Qt.Key.Key_Return)
     until(qtbot, lambda: controller.state == FAILED)
     assert last_answer(page).text == "Word 1 2 3"
-    assert last_answer(page).status.startswith("Interrupted")
+    assert last_answer(page).status.startswith("Failed")
     assert "SIGKILL" in page.banner.text
-    assert "Your conversation is saved" in page.banner.text
+    assert "Load again" in page.banner.text
     assert page.composer.hint == "No model is loaded: load it again first"
     assert button(page.banner, "Load with a smaller plan").isEnabled()
 
@@ -341,13 +303,59 @@ def test_coming_back_to_an_answer_that_is_ending_shows_its_end(loaded_controller
     assert "stopped by you" in last_answer(page).status
 
 
-def test_an_answer_left_unfinished_last_time_is_marked(make_controller, make_page, qtbot, store):
-    conversation = store.new_conversation()
-    question = store.add_message(conversation, None, "user", "Hello?")
-    store.add_message(conversation, question, "assistant", "Half an ans", state="interrupted")
-    page = make_page(make_controller())
-    assert last_answer(page).text == "Half an ans"
-    assert last_answer(page).status.startswith("Interrupted")
+def test_an_answer_that_could_not_be_stored_says_failed_and_not_that_it_was_stopped(
+    loaded_controller, make_page, qtbot, monkeypatch
+):
+    controller = loaded_controller("--tokens", 400, "--token-ms", 5)
+    page = make_page(controller)
+
+    monkeypatch.setattr(controller.conversation.store, "update_message", disk_full)
+    write(qtbot, page, "Hello?")
+    qtbot.keyClick(page.composer.edit, Qt.Key.Key_Return)
+    until(qtbot, lambda: controller.state == READY)
+    assert last_answer(page).status.startswith("Failed")
+    assert "The disk is full." in page.banner.text
+
+
+def test_a_store_that_cannot_be_read_once_the_question_is_written_does_not_hide_the_answer(
+    loaded_controller, make_page, qtbot, monkeypatch
+):
+    controller = loaded_controller("--tokens", 3)
+    page = make_page(controller)
+
+    def unreadable(*_arguments):
+        raise AppError(ErrorCode.STORE_UNREADABLE, "It cannot be read.")
+
+    monkeypatch.setattr(controller.conversation, "messages", unreadable)
+    ask(qtbot, page, controller, "Hello?")
+    assert [message.text for message in page.transcript.messages] == ["Hello?", "Word 1 2"]
+
+
+def test_an_example_that_cannot_be_asked_leaves_the_draft_alone(loaded_controller, make_page, qtbot, monkeypatch):
+    controller = loaded_controller()
+    page = make_page(controller)
+
+    monkeypatch.setattr(controller.conversation.store, "begin_turn", disk_full)
+    write(qtbot, page, "My long draft")
+    qtbot.mouseClick(page.empty_state.examples[0], Qt.MouseButton.LeftButton)
+    assert page.composer.text == "My long draft"
+    assert "The disk is full." in page.banner.text
+
+
+def test_a_problem_and_the_end_of_an_answer_are_announced(loaded_controller, make_page, qtbot, monkeypatch):
+    announced = []
+    monkeypatch.setattr(
+        "app.ui.announce.QAccessible.updateAccessibility",
+        lambda event: announced.append((event.type(), event.object())),
+    )
+    controller = loaded_controller("--tokens", 3)
+    page = make_page(controller)
+    ask(qtbot, page, controller)
+    ((kind, told),) = announced
+    assert kind == QAccessible.Event.Alert
+    assert told.text() == last_answer(page).status
+    page.banner.tell(AppError(ErrorCode.DISK_FULL, "The disk is full."))
+    assert announced[1:] == [(QAccessible.Event.Alert, page.banner)]
 
 
 def test_every_control_has_a_name_for_screen_readers(loaded_controller, make_page, qtbot):

@@ -143,3 +143,28 @@ def test_texts_keep_within_the_column_at_any_width(make_transcript, qtbot):
         for message in transcript.messages:
             assert message.geometry().right() <= column.width()
             assert message.height() >= 20
+
+
+def test_only_what_can_be_seen_is_made_at_once_and_long_answers_come_whole_in_idle_moments(make_transcript, qtbot):
+    transcript = make_transcript(0)
+    long_text = "a line of a long answer\n\n```py\ncode = 1\n```\n\n" * 200
+    messages = tuple(stored(number, long_text) for number in range(1, 7))
+    transcript.set_messages(messages)
+    assert numbers(transcript) == [5, 6]
+    qtbot.waitUntil(
+        lambda: [message.text for message in transcript.messages] == [message.content for message in messages],
+        timeout=10000,
+    )
+    assert is_at_end(transcript)
+
+
+def test_scrolling_while_messages_come_above_keeps_what_is_read_in_its_place(make_transcript, qtbot):
+    transcript = make_transcript(NEWEST)
+    bar = transcript.verticalScrollBar()
+    qtbot.waitUntil(lambda: bar.maximum() > 200, timeout=10000)
+    assert len(transcript.messages) < NEWEST
+    bar.setValue(bar.maximum() - 150)
+    read = transcript.messages[-1]
+    before = read.mapTo(transcript, read.rect().topLeft()).y()
+    settle(qtbot, transcript, NEWEST)
+    assert abs(read.mapTo(transcript, read.rect().topLeft()).y() - before) <= 1

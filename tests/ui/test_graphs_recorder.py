@@ -197,3 +197,14 @@ def test_speed_is_measured_while_answering_and_absent_when_idle(loaded_controlle
     assert max(measured) < 3 * real
     assert sorted(measured)[len(measured) // 2] == pytest.approx(real, rel=0.5)
     qtbot.waitUntil(lambda: recorder.tokens_per_second.latest is None)
+
+
+def test_one_surprise_in_the_sampler_does_not_end_the_graphs(make_recorder, probed, qtbot, caplog):
+    recorder = make_recorder(probed(), error=ZeroDivisionError("the driver said 0"))
+    recorder.start()
+    qtbot.waitUntil(lambda: len(recorder.samplers[0].threads) >= 2 if recorder.samplers else False, timeout=10000)
+    qtbot.waitUntil(lambda: "the driver said 0" in recorder.ram_missing, timeout=10000)
+    recorder.samplers[0].error = None
+    qtbot.waitUntil(lambda: recorder.engine_ram.latest is not None, timeout=10000)
+    assert recorder.ram_missing == ""
+    assert sum("not measured" in record.message for record in caplog.records) == 1, "told once, not at every tick"

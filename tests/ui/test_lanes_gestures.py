@@ -61,6 +61,7 @@ def drop(panel, layers, lane):
         return False
     event = QDropEvent(QPointF(5, 5), MOVE, data, LEFT_BUTTON, NONE)
     QApplication.sendEvent(target, event)
+    QApplication.processEvents()  # the move follows when the drag's own event loop has ended
     return event.isAccepted()
 
 

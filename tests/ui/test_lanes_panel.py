@@ -322,7 +322,7 @@ def test_an_empty_stacked_lane_takes_a_drop_on_its_header_and_opens(loaded_contr
     action, button, keys = Qt.DropAction.MoveAction, Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier
     QApplication.sendEvent(gpu, QDragEnterEvent(QPoint(4, 4), action, data, button, keys))
     QApplication.sendEvent(gpu, QDropEvent(QPointF(4, 4), action, data, button, keys))
-    assert gpu.view.proxy.layers() == (0,)
+    qtbot.waitUntil(lambda: gpu.view.proxy.layers() == (0,))
     assert gpu.view.isVisibleTo(panel)
 
 

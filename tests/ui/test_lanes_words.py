@@ -8,7 +8,8 @@ from app.hardware.facts import GpuKind
 from app.placement.plan import MemoryPart, Plan
 from app.ui.lanes import words
 from app.ui.lanes.heat import heat_map
-from app.ui.lanes.lane_info import ABSENT, CPU, DISK, GPU, lanes_of, why_no_gpu
+from app.ui.lanes.lane_info import ABSENT, CPU, DISK, GPU, lanes_of
+from app.ui.machine_words import why_no_gpu
 
 GIB = 1024**3
 PLAN = Plan(

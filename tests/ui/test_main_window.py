@@ -5,20 +5,17 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import Qt, QUrl, Signal
 from PySide6.QtGui import QDesktopServices
-from PySide6.QtWidgets import QDockWidget, QFileDialog, QLabel, QMenu, QWidget
+from PySide6.QtWidgets import QDialog, QDockWidget, QFileDialog, QLabel, QMenu, QMessageBox, QWidget
 
-from app.engine.protocol import Loaded, LogLine
+from app.engine.protocol import LogLine
 from app.errors import AppError, ErrorCode
 from app.library.folders import log_folder
-from app.placement.plan import MemoryPart, Plan
-from app.placement.report import BufferReport
+from app.ui.chat.page import ChatPage
 from app.ui.controller import EMPTY, READY
 from app.ui.lazy_dock import LazyDock
-from app.ui.main_window import MainWindow, about_text, build_window
+from app.ui.main_window import FRAME_HEIGHT, MainWindow, about_text, build_window
 from app.ui.settings import LAST_MODEL, Settings
-from app.ui.truth_line import expert_device_in_words, memory_in_detail, memory_in_words
-
-GIB = 1024**3
+from app.ui.truth_line import memory_in_words
 
 
 class PlainWizard(QWidget):
@@ -50,6 +47,12 @@ def make_window(qtbot, theme, settings):
     return make
 
 
+def chat_with_docks(qtbot, window, *, visible):
+    """Show the chat and wait for its docks, which come one by one."""
+    window.show_chat()
+    qtbot.waitUntil(lambda: [dock.isVisible() for dock in window.findChildren(QDockWidget)] == visible, timeout=10000)
+
+
 def ask(qtbot, window, controller, text="Hello?"):
     with qtbot.waitSignal(controller.finished, timeout=10000):
         window.chat.ask(text)
@@ -58,13 +61,21 @@ def ask(qtbot, window, controller, text="Hello?"):
 # ---- pages and menus -------------------------------------------------------------------------------
 
 
-def test_the_window_opens_with_the_wizard_and_goes_on_to_the_chat(loaded_controller, make_window):
+def test_the_window_opens_with_the_wizard_and_goes_on_to_the_chat(loaded_controller, make_window, qtbot):
     window = make_window(loaded_controller(), docks=2)
     assert window.page is window.wizard
     assert not any(dock.isVisible() for dock in window.findChildren(QDockWidget))
     window.wizard.finished.emit()
     assert window.page is window.chat
-    assert all(dock.isVisible() for dock in window.findChildren(QDockWidget))
+    qtbot.waitUntil(lambda: all(dock.isVisible() for dock in window.findChildren(QDockWidget)), timeout=10000)
+
+
+def test_going_back_before_the_docks_came_keeps_them_for_the_next_time(loaded_controller, make_window, qtbot):
+    window = make_window(loaded_controller(), docks=2)
+    window.show_chat()
+    window.show_wizard()
+    qtbot.waitUntil(lambda: not any(dock.isVisible() for dock in window.findChildren(QDockWidget)))
+    chat_with_docks(qtbot, window, visible=[True, True])
 
 
 def test_another_model_can_be_chosen_or_not(loaded_controller, make_window, qtbot, make_facts):
@@ -166,7 +177,8 @@ def test_an_export_that_cannot_be_written_is_told(loaded_controller, make_window
 def test_the_log_folder_is_opened_even_before_anything_was_logged(make_controller, make_window, monkeypatch):
     opened = []
     monkeypatch.setattr(QDesktopServices, "openUrl", opened.append)
-    make_window(make_controller()).logs_action.trigger()
+    window = make_window(make_controller())
+    window.logs_action.trigger()
     assert opened == [QUrl.fromLocalFile(str(log_folder()))]
     assert log_folder().is_dir()
 
@@ -176,6 +188,51 @@ def test_warnings_of_the_engine_are_shown_for_a_while(make_controller, make_wind
     window = make_window(controller)
     controller.engine.log_line.emit(LogLine(level="warning", text="the context is small"))
     assert window.statusBar().currentMessage() == "the context is small"
+
+
+def test_a_passing_message_can_be_seen_and_the_line_of_truth_comes_back(make_controller, make_window, qtbot):
+    window = make_window(make_controller())
+    before = window.statusBar().grab().toImage()
+    window.statusBar().showMessage("the context is small")
+    qtbot.waitUntil(lambda: window.statusBar().grab().toImage() != before, timeout=2000)
+    assert not window.truth_line.isVisible()
+    window.statusBar().clearMessage()
+    qtbot.waitUntil(window.truth_line.isVisible)
+    assert window.statusBar().grab().toImage() == before
+
+
+def test_a_conversation_deleted_elsewhere_is_told_when_it_is_exported(loaded_controller, make_window, qtbot, store):
+    controller = loaded_controller()
+    window = make_window(controller)
+    window.show_chat()
+    ask(qtbot, window, controller)
+    store.delete(controller.conversation.id)
+    window.export_action.trigger()
+    assert "deleted" in window.chat.banner.text
+
+
+@pytest.mark.parametrize("action", ["settings_action", "about_action"])
+def test_a_dialog_is_gone_once_it_was_closed(make_controller, make_window, qtbot, monkeypatch, action):
+    window = make_window(make_controller())
+    monkeypatch.setattr("importlib.metadata.version", lambda _name: "1.2.3")
+    monkeypatch.setattr(QDialog, "exec", lambda _dialog: 0)
+    monkeypatch.setattr(QMessageBox, "exec", lambda _box: 0)
+    getattr(window, action).trigger()
+    qtbot.waitUntil(lambda: window.findChildren(QDialog) == [], timeout=2000)
+
+
+def test_a_load_that_failed_before_the_chat_was_seen_is_told_in_the_chat(make_controller, make_window, qtbot):
+    controller = make_controller("--fail-load", "out_of_memory")
+    window = make_window(controller)
+    with qtbot.waitSignals([controller.machine_changed, controller.model_changed], timeout=10000):
+        controller.probe()
+        controller.choose_model(Path("model.gguf"))
+    controller.set_plan(controller.propose_plan())
+    with qtbot.waitSignal(controller.failed, timeout=10000):
+        controller.load()
+    window.show_chat()
+    assert "Close other programs" in window.chat.banner.text
+    assert not window.chat.banner.isHidden()
 
 
 def test_about_names_every_version_that_is_known(loaded_controller, make_controller, monkeypatch):
@@ -218,55 +275,12 @@ def test_the_line_of_truth_forgets_a_model_that_is_gone(loaded_controller, make_
     assert window.windowTitle() == "Expert Lanes"
 
 
-def report(**overrides):
-    buffers = (("kv", 2 * GIB), ("compute", GIB // 2), ("output", GIB // 2), ("mapped", 9 * GIB))
-    fields = {
-        "seconds": 1.0,
-        "n_ctx": 512,
-        "buffers": tuple(BufferReport(device="CPU", part=part, bytes=size) for part, size in buffers),
-        "expert_layers": {0: "CPU"},
-        "differences": (),
-        "expert_device": True,
-    }
-    return Loaded(**{**fields, **overrides})
-
-
-def plan_of(*parts):
-    memory = tuple(MemoryPart(device="CPU", part=part, bytes=size) for part, size in parts)
-    return Plan(model_files=("m.gguf",), gpu=None, expert_lanes={0: "CPU"}, n_ctx=512, memory=memory)
-
-
-def test_only_what_both_name_is_compared():
-    plan = plan_of(("weights", 5 * GIB), ("kv", 2 * GIB), ("compute", GIB), ("margin", GIB))
-    assert memory_in_words(plan, report()) == "Predicted 3.0 GiB · reported by the engine 3.0 GiB"
-    detail = memory_in_detail(plan, report()).splitlines()
-    assert "CPU, KV cache: predicted 2.0 GiB, reported 2.0 GiB" in detail
-    assert "CPU, safety margin: predicted 1.0 GiB, not reported by the engine" in detail
-    assert any(line.startswith("CPU, mapped model file") and "not predicted" in line for line in detail)
-
-
-def test_nothing_is_compared_where_nothing_can_be():
-    assert memory_in_words(plan_of(), report()) == "The engine reports nothing that was predicted"
-
-
-@pytest.mark.parametrize(
-    ("changes", "moe", "words"),
-    [
-        ({}, True, "Expert device on"),
-        ({"expert_device": False, "reason": "another ggml"}, True, "routings are not counted (another ggml)"),
-        ({"expert_device": False}, False, "Dense model"),
-    ],
-)
-def test_the_expert_device_is_told_in_words(changes, moe, words):
-    assert words in expert_device_in_words(report(**changes), moe=moe)
-
-
 # ---- begin and end ---------------------------------------------------------------------------------
 
 
 def test_geometry_docks_and_the_last_model_are_kept(loaded_controller, make_window, settings, qtbot):
     window = make_window(loaded_controller(), docks=2)
-    window.show_chat()
+    chat_with_docks(qtbot, window, visible=[True, True])
     window.resize(770, 640)
     window.findChild(QDockWidget, "dock1").close()
     window.close()
@@ -275,32 +289,31 @@ def test_geometry_docks_and_the_last_model_are_kept(loaded_controller, make_wind
     controller = loaded_controller()
     again = make_window(controller, docks=2)
     assert again.size() == window.size()
-    again.show_chat()
-    assert [again.findChild(QDockWidget, name).isVisible() for name in ("dock0", "dock1")] == [True, False]
+    chat_with_docks(qtbot, again, visible=[True, False])
     with qtbot.waitSignal(controller.loaded, timeout=10000):
         controller.load()
     assert settings.get(LAST_MODEL) == controller.facts.files[0]
 
 
-def test_closing_in_the_wizard_keeps_the_docks_for_the_chat(make_controller, make_window):
+def test_closing_in_the_wizard_keeps_the_docks_for_the_chat(make_controller, make_window, qtbot):
     make_window(make_controller(), docks=1).close()
     again = make_window(make_controller(), docks=1)
-    again.show_chat()
-    assert again.findChild(QDockWidget).isVisible()
+    chat_with_docks(qtbot, again, visible=[True])
 
 
 def test_nothing_of_the_chat_is_made_before_the_chat_is_seen(make_controller, theme, settings, store, qtbot):
     conversation = store.new_conversation()
     store.add_message(conversation, None, "user", "Hello?")
-    window = build_window(make_controller(), theme, settings)
+    controller = make_controller()
+    window = build_window(controller, theme, settings)
     qtbot.addWidget(window)
-    window.show()
-    qtbot.waitExposed(window)
+    with qtbot.waitSignal(controller.machine_changed, timeout=10000):
+        window.show()
     docks = window.findChildren(LazyDock)
     assert len(docks) == 2
-    assert window.chat.transcript.messages == ()
     window.close()
     assert all(dock.widget() is None for dock in docks)
+    assert window.findChildren(ChatPage) == []
 
 
 def test_closing_ends_the_engine(loaded_controller, make_window):
@@ -332,3 +345,11 @@ def test_the_whole_window_is_built_with_its_real_parts(loaded_controller, theme,
     assert {dock.objectName() for dock in window.findChildren(QDockWidget)} == {"lanes", "graphs"}
     assert all(dock.widget() is not None for dock in window.findChildren(QDockWidget))
     window.close()
+
+
+def test_the_window_fits_a_laptops_screen_with_its_frame(make_window, make_controller):
+    window = make_window(make_controller())
+    room = window.screen().availableGeometry()
+    assert window.height() + FRAME_HEIGHT <= room.height()
+    assert window.width() <= room.width()
+    assert window.minimumHeight() + FRAME_HEIGHT <= room.height()

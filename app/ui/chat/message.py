@@ -7,6 +7,7 @@ from PySide6.QtCore import QCoreApplication, Qt
 from PySide6.QtGui import QFontMetricsF, QGuiApplication, QResizeEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
+from app.ui.announce import announce
 from app.ui.chat.answer_body import AnswerBody
 from app.ui.chat.markdown import TextLook
 from app.ui.chat.stack import Stack
@@ -119,13 +120,29 @@ class AnswerMessage(Stack):
 
     def show_stored(self, message: "StoredMessage") -> None:
         """Show an answer from the store."""
-        self._append(message.content)
-        if message.state in ("failed", "interrupted"):
-            self.show_interrupted()
+        self.append_stored(message.content)
+        self.end_stored(message)
+
+    def append_stored(self, text: str) -> None:
+        """Show the next part of a stored answer, which `end_stored` ends."""
+        self._say("")
+        self._append(text)
+
+    def end_stored(self, message: "StoredMessage") -> None:
+        """Say how a stored answer ended, now that all its text is shown."""
+        if message.state == "failed":
+            self.show_failed()
+        elif message.state == "interrupted":
+            self._show_incomplete(
+                self.tr("Interrupted: the window ended while this answer came. What had come is kept."),
+                self.tr("Interrupted: the window ended before the first word."),
+            )
         elif message.state == "streaming":
             self._say(self.tr("Answering…"))
         elif message.figures is not None:
             self.show_figures(message.figures)
+        elif message.state == "stopped":
+            self._say(ending_in_words("stopped"))
         else:
             self._say("")
         self._copy.setVisible(bool(message.content))
@@ -146,12 +163,21 @@ class AnswerMessage(Stack):
         self._say(figures_in_words(figures))
         self._copy.setVisible(bool(self.text))
 
-    def show_interrupted(self) -> None:
-        """The answer was not finished: what came is kept and marked."""
+    def show_failed(self) -> None:
+        """An error ended the answer: what is stored of it is kept and marked."""
+        self._show_incomplete(
+            self.tr("Failed: an error ended this answer before it was complete. What had come is kept."),
+            self.tr("Failed: an error came before the first word."),
+        )
+
+    def _show_incomplete(self, kept: str, nothing: str) -> None:
         set_role(self._status, "warning")
-        kept = self.tr("Interrupted: the answer is incomplete. What had come is kept.")
-        self._say(kept if self.text else self.tr("Interrupted before the first word."))
+        self._say(kept if self.text else nothing)
         self._copy.setVisible(bool(self.text))
+
+    def announce_end(self) -> None:
+        """Have a screen reader say how the answer ended."""
+        announce(self._status)
 
     def _append(self, text: str) -> None:
         if text:

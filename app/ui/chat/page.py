@@ -1,6 +1,7 @@
 """The chat page: conversations beside, the transcript, what went wrong, and the composer."""
 
 import logging
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeySequence, QShortcut, QShowEvent
@@ -18,6 +19,9 @@ from app.ui.chat.transcript import Transcript
 from app.ui.controller import ANSWERING, EMPTY, FAILED, LOADING, READY, Controller
 from app.ui.theme import GRID, READABLE_WIDTH, Theme, set_kind
 from app.ui.words import number
+
+if TYPE_CHECKING:
+    from app.chat.store import StoredMessage
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +45,7 @@ class ChatPage(QWidget):
         self.empty_state = EmptyState(self)
         self.banner = Banner(self)
         self.composer = Composer(self)
+        self.banner.set_focus_after(self.composer)
         self._stack = QStackedWidget(self)
         self._stack.addWidget(self.empty_state)
         self._stack.addWidget(self.transcript)
@@ -50,15 +55,21 @@ class ChatPage(QWidget):
         self._state_changed(controller.state)
 
     def ask(self, text: str) -> None:
-        """Ask, as if it had been written into the composer."""
+        """Ask what was written into the composer; it comes back there where it could not be sent."""
+        if not self._ask(text):
+            self.composer.set_text(text)
+
+    def _ask_example(self, text: str) -> None:
+        """An example can be asked again with one click: it must not replace what is being written."""
+        self._ask(text)
+
+    def _ask(self, text: str) -> bool:
         self.banner.clear()
         try:
             self._controller.ask(text)
         except AppError as error:
             self.banner.tell(error)
-        if self._controller.state != ANSWERING:
-            # Nothing was sent: give the text back instead of losing it.
-            self.composer.set_text(text)
+        return self._controller.state == ANSWERING
 
     def new_conversation(self) -> None:
         """Begin anew, ready to write."""
@@ -97,21 +108,24 @@ class ChatPage(QWidget):
         controller.load_progress.connect(self._load_progress)
         controller.loaded.connect(lambda _report: self.banner.clear())
         controller.failed.connect(self._failed)
-        controller.answer_started.connect(self._answer_started)
+        conversation.answer_started.connect(self._answer_started)
         controller.prompt_progress.connect(self._prompt_progress)
         controller.token.connect(self._token)
         controller.finished.connect(self._finished)
         conversation.broken.connect(self._broken)
         conversation.changed.connect(self._conversation_changed)
         self.sidebar.new_wanted.connect(self.new_conversation)
-        self.empty_state.asked.connect(self.ask)
+        self.empty_state.asked.connect(self._ask_example)
         self.empty_state.model_wanted.connect(self.model_wanted)
         self.composer.sent.connect(self.ask)
         self.composer.stopped.connect(controller.stop)
         self.transcript.verticalScrollBar().rangeChanged.connect(self._align_foot)
         self._stack.currentChanged.connect(self._align_foot)
         escape = QShortcut(QKeySequence(Qt.Key.Key_Escape), self)
-        escape.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
+        # Wherever in the window the keyboard is; only while there is something to stop.
+        escape.setContext(Qt.ShortcutContext.WindowShortcut)
+        escape.setEnabled(controller.state == ANSWERING)
+        controller.state_changed.connect(lambda state: escape.setEnabled(state == ANSWERING))
         escape.activated.connect(controller.stop)
 
     def _align_foot(self) -> None:
@@ -140,16 +154,17 @@ class ChatPage(QWidget):
         except AppError as error:
             self.banner.tell(error)
             messages = ()
+        # Before the messages are made: they are made until what can be seen of the transcript is full.
+        self._stack.setCurrentWidget(self.transcript if messages else self.empty_state)
         self.transcript.set_messages(messages)
         self._answer = None
         if messages and messages[-1].state == "streaming":
             last = self.transcript.messages[-1]
             self._answer = last if isinstance(last, AnswerMessage) else None
-        self._stack.setCurrentWidget(self.transcript if messages else self.empty_state)
 
-    def _answer_started(self) -> None:
+    def _answer_started(self, path: "tuple[StoredMessage, ...]") -> None:
         self._stack.setCurrentWidget(self.transcript)
-        self._answer = self.transcript.add_turn(self._conversation.messages())
+        self._answer = self.transcript.add_turn(path)
 
     def _prompt_progress(self, progress: PromptProgress) -> None:
         if self._answer is not None:
@@ -163,11 +178,13 @@ class ChatPage(QWidget):
         answer, self._answer = self._answer, None
         if answer is not None:
             answer.show_figures(figures_of(finished, ""))
+            answer.announce_end()
 
     def _broken(self) -> None:
         answer, self._answer = self._answer, None
         if answer is not None:
-            answer.show_interrupted()
+            answer.show_failed()
+            answer.announce_end()
 
     # ---- state and problems -------------------------------------------------------------------
 

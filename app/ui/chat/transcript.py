@@ -12,14 +12,16 @@ from app.ui.theme import GRID, READABLE_WIDTH, Theme, set_kind, set_role
 if TYPE_CHECKING:
     from app.chat.store import StoredMessage
 
-AT_ONCE = 6
-"""Messages built before the page is shown; the rest follow in idle moments."""
+    _Growing = tuple[AnswerMessage, StoredMessage, int]
+
+AT_LEAST = 2
+"""Messages built at once however tall they are: the last question and its answer, which may still grow."""
+SLICE_CHARACTERS = 1000
+"""Of an answer shown in one idle moment: about 5 ms (two-core Linux machine, November 2026)."""
 NEWEST = 50
 """Message widgets built without being asked for more."""
 MOST = 100
 """Message widgets at which a transcript that grew is built anew from its newest."""
-SLICE = 2
-"""Messages built in one idle moment: a few milliseconds."""
 EARLIER = 20
 """Messages that one press of the button brings."""
 AT_BOTTOM_PIXELS = 4
@@ -42,6 +44,7 @@ class Transcript(QScrollArea):
         self._anchor: tuple[QWidget, int] | None = None
         self._adjusting = False
         self._wanted = 0
+        self._growing: _Growing | None = None
         self._idle = QTimer(self)
         self._idle.setInterval(0)
         self._idle.timeout.connect(self._build_slice)
@@ -86,14 +89,18 @@ class Transcript(QScrollArea):
     def set_messages(self, messages: "tuple[StoredMessage, ...]") -> None:
         """Show another conversation, from its end."""
         self._idle.stop()
+        self._growing = None
         while self._shown:
             self._remove_oldest()
         self._earlier = list(messages)
         self._follow = True
         self._anchor = None
         self._wanted = min(NEWEST, len(messages))
-        for _ in range(min(AT_ONCE, self._wanted)):
-            self._build_earlier()
+        # What can be seen comes at once, the rest in idle moments.
+        while len(self._shown) < self._wanted and (
+            len(self._shown) < AT_LEAST or self._column.height() < self.viewport().height()
+        ):
+            self._build_earlier(whole=True)
         self._continue_building()
 
     def add_turn(self, path: "tuple[StoredMessage, ...]") -> AnswerMessage:
@@ -119,31 +126,52 @@ class Transcript(QScrollArea):
     def show_earlier(self) -> None:
         """Bring older messages above, without moving what is read."""
         self._follow = False
-        value = self.verticalScrollBar().value()
-        seen = next(message for message in self._shown if self._top_of(message) + message.height() > value)
-        self._anchor = (seen, self._top_of(seen) - value)
+        self._hold_place()
         wanted = max(self._wanted, len(self._shown)) + EARLIER
         self._wanted = min(len(self._shown) + len(self._earlier), wanted)
         self._continue_building()
 
-    def _build_earlier(self) -> None:
+    def _hold_place(self) -> None:
+        """Keep what is read in its place while messages come above it."""
+        value = self.verticalScrollBar().value()
+        seen = next((message for message in self._shown if self._top_of(message) + message.height() > value), None)
+        self._anchor = None if seen is None else (seen, self._top_of(seen) - value)
+
+    def _build_earlier(self, *, whole: bool) -> None:
         stored = self._earlier.pop()
         message: QuestionMessage | AnswerMessage
         if stored.role == "user":
             message = QuestionMessage(stored.content, self._theme)
         else:
             message = AnswerMessage(self._theme)
-            message.show_stored(stored)
+            if whole:
+                message.show_stored(stored)
+            else:
+                self._growing = (message, stored, 0)
         self._shown.insert(0, message)
         self._column.insert(1, message)
 
     def _build_slice(self) -> None:
-        for _ in range(min(SLICE, self._wanted - len(self._shown))):
-            self._build_earlier()
+        if not self._follow and self._anchor is None:
+            self._hold_place()
+        if self._growing is not None:
+            self._growing = self._grown(*self._growing)
+        elif len(self._shown) < self._wanted:
+            self._build_earlier(whole=False)
         self._continue_building()
 
+    def _grown(self, message: AnswerMessage, stored: "StoredMessage", done: int) -> "_Growing | None":
+        """Show the next part of a long answer; None when it is whole."""
+        line_end = stored.content.find("\n", done + SLICE_CHARACTERS)
+        end = len(stored.content) if line_end < 0 else line_end + 1
+        message.append_stored(stored.content[done:end])
+        if end < len(stored.content):
+            return message, stored, end
+        message.end_stored(stored)
+        return None
+
     def _continue_building(self) -> None:
-        more = len(self._shown) < self._wanted and bool(self._earlier)
+        more = self._growing is not None or (len(self._shown) < self._wanted and bool(self._earlier))
         if more:
             self._idle.start()
         else:

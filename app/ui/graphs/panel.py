@@ -7,8 +7,8 @@ from PySide6.QtWidgets import QBoxLayout, QComboBox, QHBoxLayout, QLabel, QPushB
 from app.ui.controller import Controller
 from app.ui.graphs.plot import Line, LivePlot
 from app.ui.graphs.recorder import GpuSeries, Recorder
-from app.ui.lanes.lane_info import why_no_gpu
 from app.ui.lazy_dock import DockContent
+from app.ui.machine_words import why_no_gpu
 from app.ui.theme import GRID, Theme, set_kind, set_role
 from app.ui.words import number
 

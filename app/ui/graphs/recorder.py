@@ -76,6 +76,7 @@ class Recorder(QObject):
         self._sampler: Sampler | None = None
         self._target: tuple[int, tuple[Gpu, ...]] | None = None
         self._measuring = False
+        self._told = ""
         self._rate = TokenRate()
         self.engine_ram = _series()
         self.available_ram = _series()
@@ -133,12 +134,19 @@ class Recorder(QObject):
             # A slow driver makes fewer samples, never a queue of them.
             self._measuring = True
             target = (self._controller.engine.pid, self._machine_gpus())
-            job = self._background.run(lambda: self._measure(target))
-            job.success(self._record).failure(self._not_measured)
+            self._background.run(lambda: self._measure_or_tell(target)).success(self._take_measured)
         self.recorded.emit()
 
-    def _record(self, sample: Sample) -> None:
+    def _take_measured(self, measured: Sample | Exception) -> None:
+        # Whatever happened, the next tick measures again: one surprise must not end the graphs for good.
         self._measuring = False
+        if isinstance(measured, Sample):
+            self._told = ""
+            self._record(measured)
+        else:
+            self._not_measured(measured)
+
+    def _record(self, sample: Sample) -> None:
         now = sample.time_seconds
         if self._controller.engine.pid:
             engine, self.ram_missing = sample.engine_rss_bytes, " ".join(sample.missing)
@@ -150,12 +158,14 @@ class Recorder(QObject):
             if measured.device in self.gpus:
                 _record_gpu(self.gpus[measured.device], measured, now)
 
-    def _not_measured(self, error: AppError) -> None:
-        self._measuring = False
-        log.warning("not measured: %s %s", error.message, error.detail)
-        self.ram_missing = error.message
+    def _not_measured(self, error: Exception) -> None:
+        why = error.message if isinstance(error, AppError) else self.tr("Measuring failed: {why}").format(why=error)
+        if why != self._told:  # once, not five times a second
+            self._told = why
+            log.warning("not measured: %s", why, exc_info=error)
+        self.ram_missing = why
         for gpu in self.gpus.values():
-            gpu.missing = error.message
+            gpu.missing = why
 
     def _take(self, event: object) -> None:
         if isinstance(event, Token):
@@ -176,6 +186,12 @@ class Recorder(QObject):
         return [self.engine_ram, self.available_ram, self.tokens_per_second, *of_gpus]
 
     # ---- on a pool thread ---------------------------------------------------------------------
+
+    def _measure_or_tell(self, target: tuple[int, tuple[Gpu, ...]]) -> Sample | Exception:
+        try:
+            return self._measure(target)
+        except Exception as error:  # shown in the graphs and logged by the UI thread
+            return error
 
     def _measure(self, target: tuple[int, tuple[Gpu, ...]]) -> Sample:
         with self._lock:

@@ -46,6 +46,12 @@ class LaneColumn(QFrame):
         column.addWidget(self.view, 1)
         self.setAcceptDrops(True)
 
+    def set_info(self, info: LaneInfo) -> None:
+        """Another probe: the same lane, told anew."""
+        self.info = info
+        self.header.set_info(info)
+        self.view.set_info(info)
+
     def set_stacked(self, stacked: bool, *, compact: bool) -> None:
         """Among lanes one over the other, be no higher than the layers need."""
         self.header.set_compact(stacked and compact)

@@ -10,6 +10,7 @@ from app.placement.plan import Plan
 from app.ui.controller import LOADING
 from app.ui.lanes.words import difference_text, memory_change_text
 from app.ui.theme import GRID, set_kind, set_role
+from app.ui.widgets import CancelButton
 
 BESIDE_WIDTH = 760
 """Pixels from which the buttons stand beside the words."""
@@ -22,11 +23,13 @@ class ChangesFooter(QWidget):
         apply_wanted: Load the edited plan.
         discard_wanted: Go back to the loaded plan.
         cancel_wanted: Stop the running load.
+        end_wanted: End the engine, which does not stop the load.
     """
 
     apply_wanted = Signal()
     discard_wanted = Signal()
     cancel_wanted = Signal()
+    end_wanted = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -49,8 +52,9 @@ class ChangesFooter(QWidget):
         self.discard_button = QPushButton(self.tr("Discard"), self)
         self.discard_button.setToolTip(self.tr("Go back to the plan that is loaded (can be undone)."))
         self.discard_button.clicked.connect(self.discard_wanted)
-        self.cancel_button = QPushButton(self.tr("Cancel loading"), self)
-        self.cancel_button.clicked.connect(self.cancel_wanted)
+        self.cancel_button = CancelButton(self.tr("Cancel loading"), self)
+        self.cancel_button.cancel_wanted.connect(self.cancel_wanted)
+        self.cancel_button.end_wanted.connect(self.end_wanted)
         buttons = QHBoxLayout()
         buttons.setSpacing(GRID)
         buttons.addStretch(1)
@@ -105,6 +109,8 @@ class ChangesFooter(QWidget):
             shortage: Why the edited plan does not fit, or empty.
             loaded_differently: What the engine loaded otherwise than the loaded plan said.
         """
+        if state != LOADING:
+            self.cancel_button.reset()
         self.setVisible(plan is not None)
         if plan is None:
             return

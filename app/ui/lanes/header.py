@@ -1,14 +1,16 @@
 """The head of a lane: what it is, what is in it, and its predicted memory against what is free."""
 
 from dataclasses import dataclass
+from operator import attrgetter
 
-from PySide6.QtCore import QRectF, QSize, Qt
-from PySide6.QtGui import QColor, QPainter, QPaintEvent
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QColor
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QSizePolicy, QVBoxLayout, QWidget
 
 from app.ui.lanes.lane_info import CPU, GPU, LaneInfo
 from app.ui.lanes.words import layers_text
-from app.ui.theme import GRID, Theme, mix, set_role
+from app.ui.theme import GRID, Colors, Theme, mix, set_role
+from app.ui.widgets import SWATCH, ColorOf, ElidedLabel, Segment, StackedBar, Swatch
 from app.ui.words import in_bytes
 
 BAR_HEIGHT = 8
@@ -36,68 +38,21 @@ class LaneLoad:
     shortage: str = ""
 
 
-class FillBar(QWidget):
-    """A bar: experts, everything else, and the mark where the free memory ends."""
-
-    def __init__(self, theme: Theme, color: str, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self._theme = theme
-        self._color = color
-        self._experts = self._predicted = self._free = 0
-        self._short = False
-        self.setFixedHeight(BAR_HEIGHT)
-        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
-        theme.changed.connect(self.update)
-
-    def show_load(self, experts: int, predicted: int, free: int, *, short: bool) -> None:
-        """Show `predicted` bytes, `experts` of them experts, against `free`."""
-        self._experts, self._predicted, self._free, self._short = experts, predicted, free, short
-        self.update()
-
-    def sizeHint(self) -> QSize:
-        """Wide as given, a few pixels high."""
-        return QSize(80, BAR_HEIGHT)
-
-    def paintEvent(self, event: QPaintEvent) -> None:
-        """Paint it."""
-        colors = self._theme.colors
-        lane: QColor = getattr(colors, self._color)
-        experts = colors.warning if self._short else lane
-        painter = QPainter(self)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        painter.setPen(Qt.PenStyle.NoPen)
-        painter.setBrush(colors.raised)
-        whole = QRectF(self.rect())
-        painter.drawRoundedRect(whole, BAR_HEIGHT / 2, BAR_HEIGHT / 2)
-        end = max(self._free, self._predicted, 1)
-        painter.setClipRect(QRectF(0, 0, whole.width() * self._predicted / end, whole.height()))
-        painter.setBrush(mix(colors.raised, experts, 0.45))
-        painter.drawRoundedRect(whole, BAR_HEIGHT / 2, BAR_HEIGHT / 2)
-        painter.setClipRect(QRectF(0, 0, whole.width() * self._experts / end, whole.height()))
-        painter.setBrush(experts)
-        painter.drawRoundedRect(whole, BAR_HEIGHT / 2, BAR_HEIGHT / 2)
-        painter.setClipping(False)
-        if self._predicted > self._free:
-            painter.fillRect(QRectF(whole.width() * self._free / end - 1, 0, 2, whole.height()), colors.text)
-        painter.end()
-
-
 class LaneHeader(QWidget):
     """Name, words, figures and fill bar of one lane."""
 
     def __init__(self, info: LaneInfo, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._info = info
-        self._dot = _Dot(theme, info.kind, self)
-        self._title = QLabel(info.title, self)
+        self._color: ColorOf = attrgetter(info.kind)
+        self._dot = Swatch(self._color, theme, self, rounding=SWATCH / 2)
+        self._title = QLabel(self)
         set_role(self._title, "heading")
         self._contents = QLabel(self)
         self._contents.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
         set_role(self._contents, "muted")
-        self._words = ElidedLabel(info.words, self)
-        self._words.setToolTip(info.words)
+        self._words = ElidedLabel("", self)
         set_role(self._words, "small")
-        self._bar = FillBar(theme, info.kind, self)
+        self._bar = StackedBar(theme, self, height=BAR_HEIGHT)
         self._memory = QLabel(self)
         self._memory.setWordWrap(True)
         self._memory.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
@@ -113,11 +68,23 @@ class LaneHeader(QWidget):
         column.addWidget(self._words)
         column.addWidget(self._bar)
         column.addWidget(self._memory)
+        self._load = LaneLoad()
+        self._compact = False
+        self.set_info(info)
+
+    def set_info(self, info: LaneInfo) -> None:
+        """What the lane is; its colour never changes."""
+        self._info = info
+        self._title.setText(info.title)
+        self._words.setText(info.words)
+        self._words.setToolTip(info.words)
         self._bar.setVisible(info.kind in (GPU, CPU) and not info.note)
-        self.show_load(LaneLoad())
+        self.set_compact(self._compact)
+        self.show_load(self._load)
 
     def set_compact(self, compact: bool) -> None:
         """Leave out what the lane is; the title's tooltip tells it."""
+        self._compact = compact
         self._words.setVisible(bool(self._info.words) and not compact)
         self._title.setToolTip(self._info.words if compact else "")
 
@@ -129,6 +96,7 @@ class LaneHeader(QWidget):
 
     def show_load(self, load: LaneLoad, *, dragging: bool = False) -> None:
         """Show what is in the lane, or while `dragging` what a drop here would make of it."""
+        self._load = load
         contents = layers_text(load.layers)
         if load.layers:
             contents += " · " + in_bytes(load.expert_bytes)
@@ -136,15 +104,9 @@ class LaneHeader(QWidget):
         self._contents.setToolTip(self.tr("Bytes of all experts of these layers."))
         self._memory.setText(self._memory_text(load, dragging=dragging))
         self._memory.setToolTip(load.breakdown)
-        self._bar.setToolTip(load.breakdown)
         set_role(self._memory, "warning" if load.shortage else "small")
         if load.predicted_bytes is not None and self._info.free_bytes is not None:
-            self._bar.show_load(
-                load.predicted_expert_bytes,
-                load.predicted_bytes,
-                self._info.free_bytes,
-                short=bool(load.shortage),
-            )
+            self._bar.show_segments(_segments(self._color, load), self._info.free_bytes, load.breakdown)
         self.setAccessibleName(self.text)
 
     def _memory_text(self, load: LaneLoad, *, dragging: bool) -> str:
@@ -167,37 +129,12 @@ class LaneHeader(QWidget):
         return text.format(predicted=predicted, free=in_bytes(self._info.free_bytes))
 
 
-class ElidedLabel(QLabel):
-    """One line that ends in an ellipsis where it does not fit."""
+def _segments(lane: ColorOf, load: LaneLoad) -> tuple[Segment, ...]:
+    def experts(colors: Colors) -> QColor:
+        return colors.warning if load.shortage else lane(colors)
 
-    def __init__(self, text: str, parent: QWidget | None = None) -> None:
-        super().__init__(text, parent)
-        self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
+    def rest(colors: Colors) -> QColor:
+        return mix(colors.raised, experts(colors), 0.45)
 
-    def paintEvent(self, event: QPaintEvent) -> None:
-        """Paint what fits."""
-        painter = QPainter(self)
-        text = self.fontMetrics().elidedText(self.text(), Qt.TextElideMode.ElideRight, self.width())
-        painter.setPen(self.palette().color(self.foregroundRole()))
-        painter.drawText(self.rect(), Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter, text)
-        painter.end()
-
-
-class _Dot(QWidget):
-    """The lane's colour beside its name."""
-
-    def __init__(self, theme: Theme, color: str, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self._theme = theme
-        self._color = color
-        self.setFixedSize(10, 10)
-        theme.changed.connect(self.update)
-
-    def paintEvent(self, event: QPaintEvent) -> None:
-        """Paint it."""
-        painter = QPainter(self)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        painter.setPen(Qt.PenStyle.NoPen)
-        painter.setBrush(getattr(self._theme.colors, self._color))
-        painter.drawEllipse(self.rect())
-        painter.end()
+    others = (load.predicted_bytes or 0) - load.predicted_expert_bytes
+    return (Segment(experts, load.predicted_expert_bytes), Segment(rest, others))

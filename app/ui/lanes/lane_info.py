@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from app.hardware.facts import Gpu, GpuKind, Machine
 from app.placement.plan import CPU_LANE, DISK_LANE, Plan
 from app.ui.lanes.words import translate
+from app.ui.machine_words import why_no_gpu
 from app.ui.words import in_bytes
 
 GPU, CPU, DISK = "gpu", "cpu", "disk"
@@ -44,24 +45,6 @@ def lanes_of(machine: Machine | None, plan: Plan | None) -> tuple[LaneInfo, ...]
     known = {lane.key for lane in gpus}
     gpus += [_missing_gpu_lane(device) for device in (plan.gpus if plan else ()) if device not in known]
     return (*(gpus or [_absent_gpu_lane(machine)]), _cpu_lane(machine), _disk_lane(machine))
-
-
-def why_no_gpu(machine: Machine | None) -> str:
-    """Why there is no GPU lane to use, from what the probe and the engine said."""
-    if machine is None:
-        return translate("Lanes", "The machine was not probed yet.")
-    sentences = [translate("Lanes", "No GPU was found.")]
-    if machine.engine is None:
-        sentences.append(translate("Lanes", "The engine could not be asked for its devices."))
-        return " ".join(sentences)
-    sentences.append(translate("Lanes", "The engine was built for {build}.").format(build=machine.engine.build))
-    sentences.extend(machine.engine.notes)
-    silent = [name for name in machine.engine.backends if name not in ("CPU", "BLAS")]
-    if silent and not machine.engine.notes:
-        sentences.append(
-            translate("Lanes", "{backends} loaded and reports no device.").format(backends=", ".join(silent))
-        )
-    return " ".join(sentences)
 
 
 def _gpu_lane(gpu: Gpu) -> LaneInfo:

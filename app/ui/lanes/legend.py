@@ -6,10 +6,10 @@ from PySide6.QtCore import QPoint, QRect, QSize
 from PySide6.QtGui import QBrush, QLinearGradient, QPainter, QPaintEvent
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QWidget
 
-from app.ui.lanes.header import ElidedLabel
 from app.ui.lanes.heat import HeatMap
 from app.ui.lanes.words import percent
 from app.ui.theme import GRID, Theme, set_role
+from app.ui.widgets import ElidedLabel
 
 SCALE_WIDTH = 72
 SCALE_HEIGHT = 10

@@ -8,10 +8,12 @@ from app.model.facts import ModelFacts
 from app.placement.memory import expert_bytes, fits, needed_bytes
 from app.placement.plan import DISK_LANE, Plan
 from app.ui.lanes.header import LaneLoad
-from app.ui.lanes.words import part_name, translate
-from app.ui.words import in_bytes
+from app.ui.lanes.words import translate
+from app.ui.words import in_bytes, part_in_words
 
 _EXPERT_PARTS = ("experts", "pool")
+MAPPED = "mapped"
+"""What an engine's report calls an address range: it is no memory of its own."""
 
 
 def shortages(plan: Plan | None, machine: Machine | None) -> dict[str, str]:
@@ -56,13 +58,16 @@ def lane_load(
 
 def _breakdown(lane: str, plan: Plan, machine: Machine, reported: Loaded | None) -> str:
     lines = [translate("Lanes", "Predicted:")]
-    lines += [f"{part_name(part.part)}: {in_bytes(part.bytes)}" for part in plan.memory if part.device == lane]
+    lines += [f"{part_in_words(part.part)}: {in_bytes(part.bytes)}" for part in plan.memory if part.device == lane]
     borrowed = needed_bytes(plan, machine, lane) - plan.bytes_on(lane)
     if borrowed:
         lines.append(translate("Lanes", "GPUs that use main memory: {size}").format(size=in_bytes(borrowed)))
-    allocated = [buffer.bytes for buffer in reported.buffers if buffer.device == lane] if reported else []
+    here = [buffer for buffer in reported.buffers if buffer.device == lane] if reported else []
+    allocated = sum(buffer.bytes for buffer in here if buffer.part != MAPPED)
+    mapped = sum(buffer.bytes for buffer in here if buffer.part == MAPPED)
     if allocated:
-        lines.append(
-            translate("Lanes", "The engine reports {size} allocated here.").format(size=in_bytes(sum(allocated)))
-        )
+        lines.append(translate("Lanes", "The engine reports {size} allocated here.").format(size=in_bytes(allocated)))
+    if mapped:
+        words = translate("Lanes", "It maps {size} of the model file, which takes memory only as it is read.")
+        lines.append(words.format(size=in_bytes(mapped)))
     return "\n".join(lines)

@@ -11,6 +11,7 @@ from PySide6.QtCore import (
     QPersistentModelIndex,
     QSortFilterProxyModel,
     Qt,
+    QTimer,
     Signal,
 )
 
@@ -37,16 +38,6 @@ UNCOUNTED = LAYER + 5
 """Why the loaded engine does not count its routings; empty when it does or nothing is loaded."""
 LOADED_LANE = LAYER + 6
 """The lane it was loaded in, or None when it is not loaded."""
-
-_ROLES = {
-    LAYER: b"layer",
-    LANE: b"lane",
-    BYTES: b"bytes",
-    EXPERTS: b"experts",
-    HEAT: b"heat",
-    UNCOUNTED: b"uncounted",
-    LOADED_LANE: b"loadedLane",
-}
 
 
 class LayersModel(QAbstractListModel):
@@ -123,10 +114,6 @@ class LayersModel(QAbstractListModel):
             LOADED_LANE: lambda: self._loaded_lanes.get(layer),
         }
         return answers[role]() if role in answers else None
-
-    def roleNames(self) -> dict[int, Any]:
-        """Names of the roles above."""
-        return {**super().roleNames(), **_ROLES}
 
     def flags(self, index: Index) -> Qt.ItemFlag:
         """Layers can be selected and dragged; drops go to the lane, not onto a layer."""
@@ -251,7 +238,8 @@ class LaneProxy(QSortFilterProxyModel):
         layers = self.dragged(data)
         if action != Qt.DropAction.MoveAction or not layers:
             return False
-        self.move_wanted.emit(layers, self._lane)
+        # After the drag's own event loop: a move may end the lane that the drag came from.
+        QTimer.singleShot(0, self, lambda: self.move_wanted.emit(layers, self._lane))
         return True
 
 

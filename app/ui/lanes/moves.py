@@ -9,8 +9,9 @@ from app.errors import AppError, ErrorCode
 from app.placement.plan import Plan
 from app.placement.planner import with_lanes
 from app.ui.controller import Controller
-from app.ui.lanes.lane_info import ABSENT, why_no_gpu
+from app.ui.lanes.lane_info import ABSENT
 from app.ui.lanes.words import lane_name, layers_text, no_room_text
+from app.ui.machine_words import why_no_gpu
 
 
 class Moves(QObject):

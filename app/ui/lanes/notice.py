@@ -1,6 +1,7 @@
 """A line inside the dock that says why a move was refused."""
 
 from PySide6.QtCore import Qt
+from PySide6.QtGui import QAccessible, QAccessibleEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QWidget
 
 from app.errors import AppError
@@ -36,6 +37,7 @@ class Notice(QFrame):
         self._words.setText(error.message)
         self.setAccessibleName(error.message)
         self.show()
+        QAccessible.updateAccessibility(QAccessibleEvent(self, QAccessible.Event.Alert))
 
     def clear(self) -> None:
         """Hide it."""

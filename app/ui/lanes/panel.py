@@ -1,7 +1,7 @@
 """The contents of the lanes dock: lanes side by side or stacked, legend, refusals, footer."""
 
 from PySide6.QtCore import QEvent, QSize, Qt, QTimer
-from PySide6.QtGui import QKeySequence, QResizeEvent
+from PySide6.QtGui import QKeySequence, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QBoxLayout, QHBoxLayout, QLabel, QScrollArea, QToolButton, QVBoxLayout, QWidget
 
 from app.engine.protocol import Loaded, Routing
@@ -36,7 +36,7 @@ class LanesPanel(DockContent):
         self._controller = controller
         self._theme = theme
         self._active = False
-        self._stale_heat = False
+        self._stale = False
         self._heat = HeatMap()
         self.layers = LayersModel(self)
         self.moves = Moves(controller, self)
@@ -123,10 +123,20 @@ class LanesPanel(DockContent):
         self.footer.apply_wanted.connect(self._apply)
         self.footer.discard_wanted.connect(self.moves.discard)
         self.footer.cancel_wanted.connect(controller.cancel_load)
+        self.footer.end_wanted.connect(controller.end_engine)
 
     def _make_columns(self, lanes: tuple[LaneInfo, ...]) -> None:
-        if [column.info for column in self.columns] == list(lanes):
+        infos = [column.info for column in self.columns]
+        if infos == list(lanes):
             return
+        if [(info.key, info.kind) for info in infos] == [(lane.key, lane.kind) for lane in lanes]:
+            # Another probe changes figures only: selection, focus and scroll position stay.
+            for column, lane in zip(self.columns, lanes, strict=True):
+                column.set_info(lane)
+                column.view.set_targets(lanes)
+            return
+        if any(column.view.dragging for column in self.columns):
+            return  # a view must outlive its own drag, which ends with another look at the lanes
         for column in self.columns:
             self._row.removeWidget(column)
             column.hide()
@@ -136,6 +146,7 @@ class LanesPanel(DockContent):
             column.view.set_targets(lanes)
             column.view.move_wanted.connect(self.moves.move)
             column.view.step_wanted.connect(lambda layers, step, place=place: self._step(place, layers, step))
+            column.view.drag_ended.connect(self._refresh_lanes)
             column.view.selectionModel().selectionChanged.connect(
                 lambda selected, _gone, column=column: self._only_selection(column, selected)
             )
@@ -165,7 +176,11 @@ class LanesPanel(DockContent):
     # ---- what is shown ------------------------------------------------------------------------
 
     def _refresh_lanes(self) -> None:
-        """Show the controller's machine, model and plan."""
+        """Show the controller's machine, model and plan; a hidden panel does so when it is seen again."""
+        if self.columns and not self.isVisible():
+            self._stale = True
+            return
+        self._stale = False
         controller = self._controller
         facts, plan = controller.facts, controller.plan
         self._make_columns(lanes_of(controller.machine, plan))
@@ -311,6 +326,12 @@ class LanesPanel(DockContent):
             self._controller.load()
         except AppError as error:
             self.notice.tell(error)
+
+    def showEvent(self, event: QShowEvent) -> None:
+        """Catch up with what changed meanwhile."""
+        super().showEvent(event)
+        if self._stale:
+            self._refresh_lanes()
 
     def changeEvent(self, event: QEvent) -> None:
         """A window that comes back from the task bar has missed some heat."""

@@ -28,16 +28,19 @@ class LaneView(QListView):
     Signals:
         move_wanted: Move layers to a lane (tuple of layer indices, lane).
         step_wanted: Move layers to the lane beside this one (tuple of layer indices, -1 or 1).
+        drag_ended: A drag that began here is over, wherever it ended.
     """
 
     move_wanted = Signal(tuple, str)
     step_wanted = Signal(tuple, int)
+    drag_ended = Signal()
 
     def __init__(self, layers: LayersModel, info: LaneInfo, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._info = info
         self._theme = theme
         self._targets: tuple[LaneInfo, ...] = ()
+        self._dragging = False
         self._proxy = LaneProxy(layers, info.key, self)
         self._proxy.move_wanted.connect(self.move_wanted)
         self.setModel(self._proxy)
@@ -50,7 +53,7 @@ class LaneView(QListView):
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setMouseTracking(True)
         self.setMinimumHeight(SMALLEST_HEIGHT)
-        self.setAccessibleName(self.tr("Layers in the lane {lane}").format(lane=info.title))
+        self.set_info(info)
         keys = self.tr(
             "Drag layers to another lane, or select them and press Alt+Left or Alt+Right (Alt+Up or "
             "Alt+Down where lanes are stacked). Shift and Ctrl select more than one; Ctrl+A selects "
@@ -64,6 +67,17 @@ class LaneView(QListView):
     def proxy(self) -> LaneProxy:
         """The layers of this lane."""
         return self._proxy
+
+    @property
+    def dragging(self) -> bool:
+        """True while layers of this lane are dragged: the view must live until that is over."""
+        return self._dragging
+
+    def set_info(self, info: LaneInfo) -> None:
+        """What the lane is."""
+        self._info = info
+        self.setAccessibleName(self.tr("Layers in the lane {lane}").format(lane=info.title))
+        self.viewport().update()
 
     def set_targets(self, lanes: tuple[LaneInfo, ...]) -> None:
         """The lanes the context menu offers."""
@@ -138,7 +152,12 @@ class LaneView(QListView):
         chip = self._chip(layers_text(len(indexes)))
         drag.setPixmap(chip)
         drag.setHotSpot(QPoint(-GRID, -GRID))
-        drag.exec(Qt.DropAction.MoveAction)
+        self._dragging = True
+        try:
+            drag.exec(Qt.DropAction.MoveAction)
+        finally:
+            self._dragging = False
+        self.drag_ended.emit()
 
     def sizeHint(self) -> QSize:
         """Little: lanes without layers leave their room to those with many."""

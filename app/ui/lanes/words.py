@@ -120,20 +120,6 @@ def memory_change_text(before: Plan | None, after: Plan, devices: Iterable[str])
     return ", ".join(parts)
 
 
-def part_name(part: str) -> str:
-    """A part of the memory prediction, for a breakdown."""
-    names = {
-        "weights": translate("Lanes", "attention and other weights"),
-        "experts": translate("Lanes", "experts"),
-        "kv": translate("Lanes", "KV cache"),
-        "compute": translate("Lanes", "compute buffers"),
-        "context": translate("Lanes", "driver context"),
-        "pool": translate("Lanes", "expert pool"),
-        "margin": translate("Lanes", "safety margin"),
-    }
-    return names.get(part, part)
-
-
 def expert_text(*, layer: int, expert: int, heat: "LayerHeat | None", uncounted: str, size: int, lane: str) -> str:
     """One expert: "Layer 12, expert 7: routed 312 times, 2.1 % of this layer, 2.72 MiB, CPU lane"."""
     if heat is not None:

@@ -23,6 +23,7 @@ class _Build:
     def __init__(self) -> None:
         self.fraction = 0.0
         self.cancelled = threading.Event()
+        self.superseded = False
 
     def report(self, fraction: float) -> None:
         """Take the progress; called on the worker.
@@ -117,6 +118,11 @@ class DemoCard(Card):
             self.cancel_button.setEnabled(False)
             self._promise.setText(self.tr("Cancelling…"))
 
+    def supersede(self) -> None:
+        """Another model was chosen meanwhile: a running build goes on, and its model is only offered."""
+        if self._build is not None:
+            self._build.superseded = True
+
     def _clicked(self) -> None:
         path = demo_model_path()
         if path.is_file():
@@ -130,8 +136,11 @@ class DemoCard(Card):
         job.success(self._built).failure(self._not_built)
 
     def _built(self, model: DemoModel) -> None:
+        build = self._build
         self._end()
-        self.wanted.emit(Path(model.path))
+        # A cancel that came too late to stop the build is one all the same.
+        if build is not None and not build.cancelled.is_set() and not build.superseded:
+            self.wanted.emit(Path(model.path))
 
     def _not_built(self, error: AppError) -> None:
         self._end()

@@ -1,9 +1,10 @@
 """A model file dropped on the wizard: what is taken, and the frame that says so while it hangs above."""
 
+from collections.abc import Callable
 from pathlib import Path
 
-from PySide6.QtCore import QMimeData, QRectF, Qt
-from PySide6.QtGui import QColor, QPainter, QPaintEvent, QPen
+from PySide6.QtCore import QEvent, QMimeData, QObject, QRectF, Qt, Signal
+from PySide6.QtGui import QColor, QDragEnterEvent, QDragLeaveEvent, QDropEvent, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QWidget
 
 from app.ui.theme import GRID, Theme
@@ -22,13 +23,42 @@ def dropped_file(data: QMimeData) -> Path | None:
 
 
 class DropHint(QWidget):
-    """Covers its parent while a file is dragged over it."""
+    """Takes the drops of its parent and covers it while a file is dragged over it.
 
-    def __init__(self, theme: Theme, parent: QWidget) -> None:
+    Signals:
+        dropped: One file (Path); whether it is a model is not known yet.
+    """
+
+    dropped = Signal(object)
+
+    def __init__(self, theme: Theme, parent: QWidget, allowed: Callable[[], bool]) -> None:
+        """`allowed` says whether a file is wanted now."""
         super().__init__(parent)
         self._theme = theme
+        self._allowed = allowed
+        parent.setAcceptDrops(True)
+        parent.installEventFilter(self)
         self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
         self.hide()
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        """Follow a drag over the parent."""
+        if isinstance(event, QDragEnterEvent):
+            if dropped_file(event.mimeData()) is not None and self._allowed():
+                event.acceptProposedAction()
+                self.cover()
+            return True
+        if isinstance(event, QDragLeaveEvent):
+            self.hide()
+            return True
+        if event.type() is QEvent.Type.Drop and isinstance(event, QDropEvent):
+            self.hide()
+            path = dropped_file(event.mimeData())
+            if path is not None:
+                event.acceptProposedAction()
+                self.dropped.emit(path)
+            return True
+        return super().eventFilter(watched, event)
 
     def cover(self) -> None:
         """Show it over the whole parent."""

@@ -172,7 +172,7 @@ class Flow:
     def accept_machine(self, machine: Machine) -> None:
         """Take the latest probe; a plan that is being loaded stays as it is."""
         self._choices = replace(self._choices, machine=machine)
-        if self._load is not LoadState.RUNNING:
+        if self._load is not LoadState.RUNNING and not self._keeps_reduced(machine):
             self._plan_anew()
 
     def wish(self, wishes: Wishes) -> None:
@@ -184,6 +184,12 @@ class Flow:
         """Take a plan that was made smaller than the wishes asked, as the wishes from now on."""
         wishes = Wishes(gpu=plan.gpu, n_ctx=plan.n_ctx, kv_type=plan.kv_type, threads=plan.threads)
         self._choices = replace(self._choices, wishes=wishes, plan=plan, plan_error=None, reduced=True)
+
+    def _keeps_reduced(self, machine: Machine) -> bool:
+        """The smaller plan of a failed load stays while its devices do: another one might fail like the first."""
+        plan = self._choices.plan
+        devices = {gpu.device for gpu in machine.gpus}
+        return self._choices.reduced and plan is not None and devices.issuperset(plan.gpus)
 
     def _plan_anew(self) -> None:
         plan: Plan | None = None

@@ -11,6 +11,7 @@ from app.placement.plan import Plan
 from app.placement.words import describe_lanes, describe_plan
 from app.ui.theme import GRID, Theme, set_kind
 from app.ui.truth_line import expert_device_in_words
+from app.ui.widgets import CancelButton
 from app.ui.wizard.widgets import Card, Page, clear_layout, label
 from app.ui.wizard.words import device_word, tr
 from app.ui.words import in_bytes, in_seconds, in_tokens, number, part_in_words
@@ -26,12 +27,14 @@ class LoadPage(Page):
 
     Signals:
         cancel_wanted: Stop the load.
+        end_wanted: End the engine, which does not stop the load.
         smaller_wanted: Load a smaller plan after a failure.
         again_wanted: Load the same plan once more.
         back_wanted: The user closed the error.
     """
 
     cancel_wanted = Signal()
+    end_wanted = Signal()
     smaller_wanted = Signal()
     again_wanted = Signal()
     back_wanted = Signal()
@@ -50,8 +53,10 @@ class LoadPage(Page):
         self.progress.setTextVisible(False)
         self.progress.setAccessibleName(self.tr("Loading the model"))
         self._progress_words = label("", "strong")
-        self.cancel_button = QPushButton(self.tr("&Cancel loading"))
-        self.cancel_button.clicked.connect(self.cancel_wanted)
+        self.cancel_button = CancelButton(self.tr("&Cancel loading"))
+        self.cancel_button.cancel_wanted.connect(self.cancel_wanted)
+        self.cancel_button.end_wanted.connect(self.end_wanted)
+        self.cancel_button.offered.connect(self._show_progress)
         row = QHBoxLayout()
         row.setSpacing(2 * GRID)
         row.addWidget(self._progress_words, 1)
@@ -114,7 +119,7 @@ class LoadPage(Page):
         )
         self._fraction = 0.0
         self._cancelling = False
-        self.cancel_button.setEnabled(True)
+        self.cancel_button.reset()
         self._clock.start()
         self._tick.start()
         self._plan_words.setText("\n".join([describe_plan(plan, facts), *describe_lanes(plan, facts)]))
@@ -129,16 +134,16 @@ class LoadPage(Page):
     def show_cancelling(self) -> None:
         """The engine was told to stop."""
         self._cancelling = True
-        self.cancel_button.setEnabled(False)
+        self.cancel_button.wait()
         self._show_progress()
 
     def end_cancelled(self) -> None:
         """The load was stopped; another page is shown."""
-        self._tick.stop()
+        self._end_progress()
 
     def show_loaded(self, facts: ModelFacts, plan: Plan, report: Loaded) -> None:
         """The load is done."""
-        self._tick.stop()
+        self._end_progress()
         self.banner.clear()
         self._say(
             self.tr("{model} is ready").format(model=facts.name),
@@ -152,7 +157,7 @@ class LoadPage(Page):
 
     def show_failure(self, error: AppError, smaller: Plan | None) -> None:
         """The load failed; `smaller` is a plan that needs less, if there is one."""
-        self._tick.stop()
+        self._end_progress()
         self._say(self.tr("The model could not be loaded"), _after_failure(smaller))
         self._set_shown(self._plan_card)
         again = QPushButton(self.tr("Load &again"))
@@ -168,6 +173,10 @@ class LoadPage(Page):
 
     # ---- drawing ------------------------------------------------------------------------------
 
+    def _end_progress(self) -> None:
+        self._tick.stop()
+        self.cancel_button.reset()
+
     def _say(self, title: str, intro: str) -> None:
         self.title.setText(title)
         self.intro.setText(intro)
@@ -181,7 +190,9 @@ class LoadPage(Page):
     def _show_progress(self) -> None:
         self.progress.setValue(round(self._fraction * STEPS))
         if self._cancelling:
-            self._progress_words.setText(self.tr("Cancelling…"))
+            late = self.cancel_button.offering_end
+            waiting = self.tr("Cancelling… The engine has not answered yet; ending it stops the load at once.")
+            self._progress_words.setText(waiting if late else self.tr("Cancelling…"))
             return
         self._progress_words.setText(
             self.tr("{percent} % of the weights read · {time}").format(

@@ -1,13 +1,15 @@
 """Page 2: what the probe saw of this machine, and what that means."""
 
-from PySide6.QtCore import Signal
+from PySide6.QtCore import QLocale, QTime, Signal
 from PySide6.QtWidgets import QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
 from app.errors import AppError
 from app.hardware.facts import Gpu, GpuKind, Machine, Ram
 from app.hardware.words import describe_cpu, describe_disk, describe_gpu, describe_ram
+from app.ui.machine_words import why_no_gpu
 from app.ui.theme import GRID, Theme, set_role
-from app.ui.wizard.bars import Segment, StackedBar
+from app.ui.widgets import StackedBar
+from app.ui.wizard.bars import part_segment
 from app.ui.wizard.widgets import Card, FactRows, Page, clear_layout, label
 from app.ui.wizard.words import gpu_heading, machine_meaning
 from app.ui.words import in_bytes
@@ -25,7 +27,7 @@ class MachinePage(Page):
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(
             self.tr("This machine"),
-            self.tr("What the app found here, with the memory that is free right now. The plan is made for this."),
+            self.tr("What the app found here. The plan is made for this."),
             parent,
         )
         self._theme = theme
@@ -64,7 +66,7 @@ class MachinePage(Page):
         """What it says of the machine."""
         cards = [self._gpus.itemAt(place).widget() for place in range(self._gpus.count())]
         said = [self._meaning.text(), *(card.text for card in cards if isinstance(card, _GpuCard))]
-        return "\n".join([*said, self._memory.text, self._rows.text, self._notes.text()])
+        return "\n".join([self.intro.text(), *said, self._memory.text, self._rows.text, self._notes.text()])
 
     def set_looking(self, looking: bool) -> None:
         """Whether a probe is under way; what was seen before stays until it ends."""
@@ -80,17 +82,20 @@ class MachinePage(Page):
                 else self.tr("The machine was not looked at yet.")
             )
 
-    def show_machine(self, machine: Machine) -> None:
-        """Show what the probe saw."""
+    def show_machine(self, machine: Machine, loaded: str = "") -> None:
+        """Show what the probe saw just now, with the model called `loaded` in memory."""
         self._machine = machine
+        words = self.tr("What the app found here, with the memory that was free at {time}. The plan is made for this.")
+        said = words.format(time=QLocale().toString(QTime.currentTime(), QLocale.FormatType.ShortFormat))
+        if loaded:
+            said += " " + self.tr("{model} was loaded then; its memory counts as in use.").format(model=loaded)
+        self.intro.setText(said)
         self.set_looking(False)
         self._meaning.setText(machine_meaning(machine))
         clear_layout(self._gpus)
         for gpu in machine.gpus:
             self._gpus.addWidget(_GpuCard(gpu, self._theme))
         if not machine.gpus:
-            from app.ui.lanes.lane_info import why_no_gpu  # noqa: PLC0415 - the lanes come after the first window
-
             self._gpus.addWidget(_GpuCard(None, self._theme, why_no_gpu(machine)))
         self._memory.show_ram(machine.ram)
         rows = [(self.tr("Processor"), describe_cpu(machine.cpu)), (self.tr("Disk"), describe_disk(machine.disk))]
@@ -133,10 +138,8 @@ class _GpuCard(Card):
             return
         bar = StackedBar(theme)
         used = max(gpu.total_bytes - gpu.free_bytes, 0)
-        words = self.tr("{used} of {total} in use by other programs").format(
-            used=in_bytes(used), total=in_bytes(gpu.total_bytes)
-        )
-        bar.show_segments((Segment("used", used),), gpu.total_bytes, words)
+        words = self.tr("{used} of {total} in use").format(used=in_bytes(used), total=in_bytes(gpu.total_bytes))
+        bar.show_segments((part_segment("used", used),), gpu.total_bytes, words)
         self.column.addWidget(bar)
         self.column.addWidget(label(words, "small"))
 
@@ -169,4 +172,4 @@ class _MemoryRow(QWidget):
         words = self.tr("Main memory: {words}").format(words=describe_ram(ram))
         self._words.setText(words)
         used = max(ram.total_bytes - ram.available_bytes, 0)
-        self._bar.show_segments((Segment("used", used),), ram.total_bytes, words)
+        self._bar.show_segments((part_segment("used", used),), ram.total_bytes, words)

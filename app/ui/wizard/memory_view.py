@@ -6,9 +6,9 @@ from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QLabel, QVBoxLayout, QWi
 from app.hardware.facts import Machine
 from app.placement.memory import fits, predicted_use
 from app.placement.plan import CPU_LANE, Plan
-from app.ui.lanes.header import ElidedLabel
 from app.ui.theme import GRID, Theme, set_role
-from app.ui.wizard.bars import Segment, StackedBar, Swatch
+from app.ui.widgets import ElidedLabel, Segment, StackedBar, Swatch
+from app.ui.wizard.bars import part_color, part_segment
 from app.ui.wizard.widgets import clear_layout, label
 from app.ui.wizard.words import device_title, device_word, free_bytes
 from app.ui.words import in_bytes, part_in_words
@@ -59,7 +59,7 @@ class MemoryView(QWidget):
         }
         short = {shortfall.device for shortfall in fits(plan, machine)}
         for device, bar in self._bars.items():
-            segments = tuple(Segment(part, sizes[device, part]) for part in PARTS if sizes[device, part])
+            segments = tuple(part_segment(part, sizes[device, part]) for part in PARTS if sizes[device, part])
             bar.show(segments, predicted_use(plan, device), free_bytes(device, machine), short=device in short)
         for part, row in self._rows.items():
             row.show({device: sizes[device, part] for device in devices})
@@ -125,7 +125,7 @@ class _PartRow:
         self._cells = {device: label("", "", wraps=False) for device in devices}
         self._sizes: dict[str, int] = {}
         name = label(self._name, wraps=False)
-        swatch = Swatch(part, theme)
+        swatch = Swatch(part_color(part), theme)
         table.addWidget(swatch, place, 0, Qt.AlignmentFlag.AlignVCenter)
         table.addWidget(name, place, 1)
         for column, cell in enumerate(self._cells.values(), start=2):

@@ -11,7 +11,8 @@ from app.library.models import LocalModel
 from app.model.facts import ModelFacts
 from app.ui.background import Background
 from app.ui.theme import GRID, Theme, set_role
-from app.ui.wizard.bars import Segment, StackedBar, Swatch
+from app.ui.widgets import StackedBar, Swatch
+from app.ui.wizard.bars import part_color, part_segment
 from app.ui.wizard.demo_card import DemoCard
 from app.ui.wizard.model_list import ModelList
 from app.ui.wizard.widgets import Card, Columns, FactRows, Page, label
@@ -85,6 +86,7 @@ class ModelPage(Page):
 
     def show_reading(self, path: Path) -> None:
         """A file is being read; what was chosen before stays until it proves to be a model."""
+        self.demo.supersede()
         self.banner.clear()
         self.card.show_reading(path)
 
@@ -101,6 +103,10 @@ class ModelPage(Page):
         """Tell why a file cannot be used; what was chosen before stays chosen."""
         self.banner.tell(error)
         self.ensureWidgetVisible(self.banner)
+        self.end_reading()
+
+    def end_reading(self) -> None:
+        """Nothing is being read any more: show what is chosen."""
         if self._facts is not None:
             self.card.show_facts(self._facts)
         else:
@@ -139,7 +145,7 @@ class ChosenCard(Card):
         legend.setContentsMargins(0, 0, 0, 0)
         legend.setSpacing(GRID)
         for part, words in (("experts", self._experts), ("weights", self._rest)):
-            legend.addWidget(Swatch(part, theme))
+            legend.addWidget(Swatch(part_color(part), theme))
             legend.addWidget(words)
             legend.addSpacing(GRID)
         legend.addStretch(1)
@@ -181,7 +187,7 @@ class ChosenCard(Card):
         experts, other = in_bytes(facts.bytes.experts), in_bytes(rest)
         self._experts.setText(self.tr("experts {size}").format(size=experts))
         self._rest.setText(self.tr("everything else {size}").format(size=other))
-        segments = (Segment("experts", facts.bytes.experts), Segment("weights", rest))
+        segments = (part_segment("experts", facts.bytes.experts), part_segment("weights", rest))
         words = self.tr("Experts {experts}, everything else {other}").format(experts=experts, other=other)
         self._bar.show_segments(segments, facts.bytes.total, words)
         self._meaning.setText(model_meaning(facts))

@@ -1,49 +1,33 @@
 """The wizard's frame: steps above, one page, Back and Next below; it keeps flow, pages and controller in step."""
 
 import logging
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt, QTimer, Signal
-from PySide6.QtGui import (
-    QDragEnterEvent,
-    QDragLeaveEvent,
-    QDropEvent,
-    QFocusEvent,
-    QHideEvent,
-    QKeyEvent,
-    QShowEvent,
-)
-from PySide6.QtWidgets import (
-    QAbstractButton,
-    QApplication,
-    QHBoxLayout,
-    QPushButton,
-    QStackedWidget,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtGui import QFocusEvent, QHideEvent, QKeyEvent, QShowEvent
+from PySide6.QtWidgets import QAbstractButton, QApplication, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
 from app.engine.protocol import Loaded
-from app.errors import EXIT_MODEL, AppError
+from app.errors import EXIT_ENGINE, EXIT_MODEL, AppError
 from app.hardware.facts import Machine
 from app.library.models import local_models
 from app.model.facts import ModelFacts
 from app.placement.plan import Plan
 from app.placement.planner import Wishes
-from app.ui.controller import EMPTY, READY, Controller
+from app.ui.controller import EMPTY, FAILED, READY, Controller
 from app.ui.theme import GRID, Theme, set_kind
-from app.ui.wizard.drop import DropHint, dropped_file
+from app.ui.wizard.drop import DropHint
 from app.ui.wizard.flow import Flow, LoadState, View
-from app.ui.wizard.load_page import LoadPage
-from app.ui.wizard.machine_page import MachinePage
-from app.ui.wizard.model_page import ModelPage
+from app.ui.wizard.pages import Pages
 from app.ui.wizard.steps import StepIndicator
 from app.ui.wizard.widgets import Footer, Page, label
 from app.ui.wizard.words import lack_text
 
 if TYPE_CHECKING:
+    from app.ui.wizard.load_page import LoadPage
+    from app.ui.wizard.machine_page import MachinePage
+    from app.ui.wizard.model_page import ModelPage
     from app.ui.wizard.plan_page import PlanPage
 
 log = logging.getLogger(__name__)
@@ -75,14 +59,11 @@ class Wizard(QWidget):
         self._smaller: Plan | None = None
         self.flow = Flow(controller.propose_plan)
         self.steps = StepIndicator(theme, self)
-        self.model_page = ModelPage(controller.background, theme, controller.models_folder)
-        self._stack = QStackedWidget(self)
-        self._stack.addWidget(self.model_page)
+        self._stack = Pages(controller, theme, self)
         self.back_button = QPushButton(self.tr("&Back"), self)
         self.next_button = QPushButton(self)
         self._hint = label("", "muted")
-        self._drop_hint = DropHint(theme, self)
-        self.setAcceptDrops(True)
+        self._drop_hint = DropHint(theme, self, lambda: self.flow.load is not LoadState.RUNNING)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self._lay_out()
         self._connect()
@@ -117,49 +98,42 @@ class Wizard(QWidget):
         controller.failed.connect(self._failed)
         self.back_button.clicked.connect(self.go_back)
         self.next_button.clicked.connect(self.go_on)
-        self.model_page.chosen.connect(self.choose)
+        self._drop_hint.dropped.connect(self.choose)
+        pages = self._stack
+        pages.chosen.connect(self.choose)
+        pages.look_again.connect(self._probe)
+        pages.wished.connect(self._wish)
+        pages.cancel_wanted.connect(self._cancel_load)
+        pages.smaller_wanted.connect(self._load_smaller)
+        pages.again_wanted.connect(self._load_again)
+        pages.back_wanted.connect(self.go_back)
 
-    # ---- pages, the later ones made when they are first wanted: the window must open at once -----
+    # ---- pages ----------------------------------------------------------------------------------
 
-    @cached_property
-    def machine_page(self) -> MachinePage:
+    @property
+    def model_page(self) -> "ModelPage":
+        """Page 1."""
+        return self._stack.model
+
+    @property
+    def machine_page(self) -> "MachinePage":
         """Page 2."""
-        page = MachinePage(self._theme)
-        page.look_again.connect(self._probe)
-        self._stack.addWidget(page)
-        return page
+        return self._stack.machine
 
-    @cached_property
+    @property
     def plan_page(self) -> "PlanPage":
         """Page 3."""
-        from app.ui.wizard.plan_page import PlanPage  # noqa: PLC0415 - draws in more than a first window may take
+        return self._stack.plan
 
-        page = PlanPage(self._theme)
-        page.wished.connect(self._wish)
-        self._stack.addWidget(page)
-        return page
-
-    @cached_property
-    def load_page(self) -> LoadPage:
+    @property
+    def load_page(self) -> "LoadPage":
         """Page 4."""
-        page = LoadPage(self._theme)
-        page.cancel_wanted.connect(self._cancel_load)
-        page.smaller_wanted.connect(self._load_smaller)
-        page.again_wanted.connect(self._load_again)
-        page.back_wanted.connect(self.go_back)
-        self._controller.load_progress.connect(page.set_progress)
-        self._stack.addWidget(page)
-        return page
+        return self._stack.load
 
     @property
     def page(self) -> Page:
         """The page shown."""
-        return {
-            View.MODEL: lambda: self.model_page,
-            View.MACHINE: lambda: self.machine_page,
-            View.PLAN: lambda: self.plan_page,
-            View.LOAD: lambda: self.load_page,
-        }[self.flow.view]()
+        return self._stack.page_of(self.flow.view)
 
     # ---- moving -------------------------------------------------------------------------------
 
@@ -175,6 +149,7 @@ class Wizard(QWidget):
             self._start_load()
         else:
             self._show_view()
+            self._probe_anew()
 
     def go_back(self) -> None:
         """Return to the page before; a running load is cancelled, which leads back when it has ended."""
@@ -182,6 +157,7 @@ class Wizard(QWidget):
             self._cancel_load()
         elif self.flow.back():
             self._show_view()
+            self._probe_anew()
 
     def choose(self, path: Path) -> None:
         """Read a file that shall be the model; the first page shows what comes of it."""
@@ -239,10 +215,20 @@ class Wizard(QWidget):
         self.machine_page.set_looking(True)
         self._controller.probe()
 
+    def _probe_anew(self) -> None:
+        """Measure again for the pages that show free memory; the figures before stay until that is done.
+
+        Not while a model is loaded: a load frees its memory first, which a probe would count as in use.
+        """
+        shows_memory = self.flow.view in (View.MACHINE, View.PLAN)
+        if shows_memory and not self._probing and self._controller.loaded_report is None:
+            self._probe()
+
     def _machine_changed(self, machine: Machine) -> None:
         self._probing = False
         self.flow.accept_machine(machine)
-        self.machine_page.show_machine(machine)
+        loaded = self._controller.loaded_facts
+        self.machine_page.show_machine(machine, loaded.name if loaded else "")
         self._show_changes()
 
     def _model_changed(self, facts: ModelFacts) -> None:
@@ -268,6 +254,7 @@ class Wizard(QWidget):
         assert choices.plan is not None, "the flow enters the load only with a plan"
         report = controller.loaded_report
         if controller.state == READY and report is not None and controller.loaded_plan == choices.plan:
+            controller.return_to_loaded()  # the same file read again has no plan yet
             self._show_loaded(report)
             return
         self.flow.load_started()
@@ -309,19 +296,36 @@ class Wizard(QWidget):
             self._show_view()
 
     def _failed(self, error: AppError) -> None:
-        if self.flow.reading and (error.exit_status == EXIT_MODEL or not self._probing):
+        of_engine = error.exit_status == EXIT_ENGINE
+        if self.flow.reading and not of_engine and (error.exit_status == EXIT_MODEL or not self._probing):
             self.flow.read_failed()
             self.model_page.show_failure(error)
             self._refresh_buttons()
-        elif self.flow.load is LoadState.RUNNING:
-            self.flow.load_failed()
-            self._smaller = self._find_smaller()
-            self._refresh_buttons()
-            self.load_page.show_failure(error, self._smaller)
+        elif self._controller.state == FAILED and self.flow.load is LoadState.RUNNING:
+            self._load_failed(error)
+        elif self._controller.state == FAILED and self.flow.load is LoadState.DONE:
+            self._lost(error)
         elif self._probing:
             self._probing = False
             self.machine_page.show_failure(error)
             self._refresh_buttons()
+
+    def _load_failed(self, error: AppError) -> None:
+        self.flow.load_failed()
+        self._smaller = self._find_smaller()
+        self._refresh_buttons()
+        self.load_page.show_failure(error, self._smaller)
+
+    def _lost(self, error: AppError) -> None:
+        """The engine died with the model that was loaded here."""
+        if self.flow.view is View.LOAD:
+            self._load_failed(error)
+            return
+        self.flow.load_failed()
+        self._refresh_buttons()
+        if self.isVisible():  # else the chat tells it
+            self.page.banner.tell(error)
+            self.page.ensureWidgetVisible(self.page.banner)
 
     def _find_smaller(self) -> Plan | None:
         try:
@@ -352,10 +356,15 @@ class Wizard(QWidget):
             self.choose(Path(last))
 
     def hideEvent(self, event: QHideEvent) -> None:
-        """A window that closes must not wait for the demo to be built."""
+        """Drop what is under way: nothing may change the model behind the chat, or delay the end of the window."""
         super().hideEvent(event)
-        if not event.spontaneous() and not self.window().isVisible():
-            self.model_page.demo.cancel()
+        if event.spontaneous():
+            return
+        self.model_page.demo.cancel()
+        if self.flow.reading:
+            self.flow.read_failed()
+            self.model_page.end_reading()
+            self._controller.drop_choice()
 
     def focusInEvent(self, event: QFocusEvent) -> None:
         """Hand the keyboard to what the page wants first."""
@@ -374,21 +383,3 @@ class Wizard(QWidget):
             self.go_back()
         else:
             super().keyPressEvent(event)
-
-    def dragEnterEvent(self, event: QDragEnterEvent) -> None:
-        """Take one file, unless a load runs."""
-        if dropped_file(event.mimeData()) is not None and self.flow.load is not LoadState.RUNNING:
-            event.acceptProposedAction()
-            self._drop_hint.cover()
-
-    def dragLeaveEvent(self, event: QDragLeaveEvent) -> None:
-        """The file is gone again."""
-        self._drop_hint.hide()
-
-    def dropEvent(self, event: QDropEvent) -> None:
-        """Choose the dropped file."""
-        self._drop_hint.hide()
-        path = dropped_file(event.mimeData())
-        if path is not None:
-            event.acceptProposedAction()
-            self.choose(path)

@@ -1,0 +1,168 @@
+"""Small widgets that more than one part of the window shows."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from PySide6.QtCore import QRectF, QSize, Qt, QTimer, Signal
+from PySide6.QtGui import QColor, QPainter, QPainterPath, QPaintEvent
+from PySide6.QtWidgets import QLabel, QPushButton, QSizePolicy, QWidget
+
+from app.ui.theme import Colors, Theme
+
+CANCEL_MILLISECONDS = 5000
+"""A load notices its cancel between two tensors; an engine that has not by then may never do so."""
+
+
+class CancelButton(QPushButton):
+    """Cancels a load, once; where the engine does not follow in time, offers to end it.
+
+    Signals:
+        cancel_wanted: Stop the load.
+        end_wanted: End the engine, which does not answer.
+        offered: Ending the engine is offered now.
+    """
+
+    cancel_wanted = Signal()
+    end_wanted = Signal()
+    offered = Signal()
+
+    def __init__(self, text: str, parent: QWidget | None = None) -> None:
+        super().__init__(text, parent)
+        self._text = text
+        self._offering = False
+        self._patience = QTimer(self)
+        self._patience.setSingleShot(True)
+        self._patience.setInterval(CANCEL_MILLISECONDS)
+        self._patience.timeout.connect(self._offer_end)
+        self.clicked.connect(self._clicked)
+
+    @property
+    def offering_end(self) -> bool:
+        """True once the engine has had its time to follow."""
+        return self._offering
+
+    def reset(self) -> None:
+        """Another load, or none: cancelling is offered again."""
+        self._patience.stop()
+        self._offering = False
+        self.setText(self._text)
+        self.setEnabled(True)
+
+    def wait(self) -> None:
+        """The engine was told to stop; nothing to press until it has had its time."""
+        if not self._offering and not self._patience.isActive():
+            self.setEnabled(False)
+            self._patience.start()
+
+    def _offer_end(self) -> None:
+        self._offering = True
+        self.setText(self.tr("&End the engine"))
+        self.setEnabled(True)
+        self.offered.emit()
+
+    def _clicked(self) -> None:
+        if self._offering:
+            self.end_wanted.emit()
+        else:
+            self.wait()
+            self.cancel_wanted.emit()
+
+
+ColorOf = Callable[[Colors], QColor]
+"""Takes a colour from the look in force, so that a widget follows when that changes."""
+
+BAR_HEIGHT = 12
+SWATCH = 10
+_GAP = 1.0
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A stretch of a bar."""
+
+    color: ColorOf
+    bytes: int
+
+
+class StackedBar(QWidget):
+    """Segments from the left, and the mark where the whole ends if they exceed it."""
+
+    def __init__(self, theme: Theme, parent: QWidget | None = None, *, height: int = BAR_HEIGHT) -> None:
+        super().__init__(parent)
+        self._theme = theme
+        self._segments: tuple[Segment, ...] = ()
+        self._whole = 0
+        self.setFixedHeight(height)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        theme.changed.connect(self.update)
+
+    def show_segments(self, segments: tuple[Segment, ...], whole: int, words: str) -> None:
+        """Show `segments` of `whole` bytes; `words` says the same to who cannot see it."""
+        self._segments, self._whole = segments, whole
+        self.setToolTip(words)
+        self.setAccessibleName(words)
+        self.update()
+
+    def sizeHint(self) -> QSize:
+        """Wide as given."""
+        return QSize(120, self.height())
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        """Paint it."""
+        colors = self._theme.colors
+        used = sum(segment.bytes for segment in self._segments)
+        scale = self.width() / max(self._whole, used, 1)
+        frame = QRectF(self.rect())
+        radius = frame.height() / 3
+        shape = QPainterPath()
+        shape.addRoundedRect(frame, radius, radius)
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setClipPath(shape)
+        painter.fillRect(frame, colors.raised)
+        left = 0.0
+        for segment in self._segments:
+            width = segment.bytes * scale
+            # A hair of the ground between two parts tells them apart without relying on colour alone.
+            painter.fillRect(QRectF(left, 0, max(width - _GAP, 0.5), frame.height()), segment.color(colors))
+            left += width
+        if used > self._whole:
+            painter.fillRect(QRectF(self._whole * scale - 1, 0, 2, frame.height()), colors.text)
+        painter.end()
+
+
+class Swatch(QWidget):
+    """A colour beside the name of what has it."""
+
+    def __init__(self, color: ColorOf, theme: Theme, parent: QWidget | None = None, *, rounding: float = 3) -> None:
+        super().__init__(parent)
+        self._color = color
+        self._theme = theme
+        self._rounding = rounding
+        self.setFixedSize(SWATCH, SWATCH)
+        theme.changed.connect(self.update)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        """Paint it."""
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(self._color(self._theme.colors))
+        painter.drawRoundedRect(self.rect(), self._rounding, self._rounding)
+        painter.end()
+
+
+class ElidedLabel(QLabel):
+    """One line that ends in an ellipsis where it does not fit."""
+
+    def __init__(self, text: str, parent: QWidget | None = None) -> None:
+        super().__init__(text, parent)
+        self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        """Paint what fits."""
+        painter = QPainter(self)
+        text = self.fontMetrics().elidedText(self.text(), Qt.TextElideMode.ElideRight, self.width())
+        painter.setPen(self.palette().color(self.foregroundRole()))
+        painter.drawText(self.rect(), Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter, text)
+        painter.end()
