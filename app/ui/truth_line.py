@@ -1,13 +1,14 @@
 """The status bar's permanent line: what is loaded, where, and the prediction beside the engine's own report."""
 
 from PySide6.QtCore import QCoreApplication
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QSizePolicy, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QWidget
 
 from app.engine.protocol import Loaded
 from app.placement.comparison import memory_table
 from app.placement.plan import CPU_LANE, Plan
 from app.ui.controller import FAILED, LOADING, Controller
 from app.ui.theme import GRID, set_role
+from app.ui.widgets import ElidedLabel
 from app.ui.words import in_bytes, number, part_in_words
 
 
@@ -17,11 +18,11 @@ class TruthLine(QWidget):
     def __init__(self, controller: Controller, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._controller = controller
-        self.model = QLabel(self)
-        self.devices = QLabel(self)
-        self.memory = QLabel(self)
-        self.expert_device = QLabel(self)
-        self.difference = QLabel(self)
+        self.model = ElidedLabel("", self)
+        self.devices = ElidedLabel("", self)
+        self.memory = ElidedLabel("", self)
+        self.expert_device = ElidedLabel("", self)
+        self.difference = ElidedLabel("", self)
         set_role(self.difference, "warning")
         self.model.setAccessibleName(self.tr("Model"))
         self.devices.setAccessibleName(self.tr("Devices"))
@@ -33,6 +34,7 @@ class TruthLine(QWidget):
         row.setSpacing(GRID)
         for label in (self.model, self.devices, self.memory, self.difference, self.expert_device):
             label.setSizePolicy(QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Preferred)
+            label.setMinimumWidth(4 * GRID)  # so that a narrow window shortens the words, with an ellipsis
             row.addWidget(label)
         row.addStretch(1)
         controller.state_changed.connect(lambda _state: self._update())

@@ -119,6 +119,7 @@ def test_a_streamed_answer_looks_like_one_that_came_whole(body, size):
 @example(["| a | b |\n", "# ", "\n", "| a | b |\n", "# "])
 @example(["```py\n", "word", "\n", "```", "\n\n", "word"])
 @example(["- ", "# ", "\n", "- ", "# "])
+@example(["# ", "\n", "# ", "\n", "- ", "# ", "# "])
 def test_any_pieces_give_what_the_whole_gives(body, pieces):
     assert rendered(body(*pieces)) == rendered(body("".join(pieces)))
 

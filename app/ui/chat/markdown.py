@@ -341,7 +341,7 @@ def _set_line_height(block_format: QTextBlockFormat) -> None:
 
 def is_spare(block: QTextBlock) -> bool:
     """True for the empty block that a new document and the end of a table come with."""
-    if block.text() or block.textList() is not None:  # an empty item is no spare block
-        return False
+    if block.text() or block.textList() is not None or block.blockFormat().headingLevel():
+        return False  # an empty item and a heading without words are no spare blocks
     before = block.previous()
     return not before.isValid() or QTextCursor(before).currentTable() is not None

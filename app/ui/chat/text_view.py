@@ -8,6 +8,7 @@ from PySide6.QtGui import (
     QFontMetricsF,
     QGuiApplication,
     QResizeEvent,
+    QTextBlockFormat,
     QTextCursor,
     QTextOption,
     QWheelEvent,
@@ -92,6 +93,8 @@ class TextView(QTextBrowser):
         cursor.setPosition(self._committed)
         cursor.movePosition(QTextCursor.MoveOperation.End, QTextCursor.MoveMode.KeepAnchor)
         cursor.removeSelectedText()
+        if not cursor.block().text():  # the spare block after a table: the tail may have made a heading of it
+            cursor.setBlockFormat(QTextBlockFormat())
 
     def fit(self) -> None:
         """Be as tall as the text."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from PySide6.QtCore import Signal
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QBoxLayout, QHBoxLayout, QLabel, QProgressBar, QPushButton, QVBoxLayout, QWidget
 
@@ -33,6 +33,7 @@ class ChangesFooter(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
+        self._focus_after: QWidget | None = None
         self._changes = QLabel(self)
         self._changes.setWordWrap(True)
         set_role(self._changes, "strong")
@@ -87,6 +88,16 @@ class ChangesFooter(QWidget):
         self._progress.setValue(round(fraction * 1000))
         self._changes.setText(self.tr("Loading the model: {percent} % read").format(percent=int(fraction * 100)))
 
+    def set_focus_after(self, widget: QWidget) -> None:
+        """Where the keyboard goes when the button that has it is about to be hidden."""
+        self._focus_after = widget
+
+    def _show_button(self, button: QPushButton, shown: bool) -> None:
+        if not shown and button.hasFocus() and self._focus_after is not None:
+            # Hiding a focused button hands the focus on, perhaps to Undo: the next key would press that.
+            self._focus_after.setFocus(Qt.FocusReason.OtherFocusReason)
+        button.setVisible(shown)
+
     def show_plan(
         self,
         plan: Plan | None,
@@ -136,9 +147,9 @@ class ChangesFooter(QWidget):
         self._warning.setText("\n".join(warnings))
         self._warning.setVisible(bool(warnings))
         self._progress.setVisible(loading)
-        self.cancel_button.setVisible(loading)
-        self.apply_button.setVisible(not loading and (loaded is None or bool(changes)))
-        self.discard_button.setVisible(not loading and bool(changes))
+        self._show_button(self.cancel_button, loading)
+        self._show_button(self.apply_button, not loading and (loaded is None or bool(changes)))
+        self._show_button(self.discard_button, not loading and bool(changes))
         if loaded is None:
             self.apply_button.setText(self.tr("Load the model"))
             self.apply_button.setToolTip("")

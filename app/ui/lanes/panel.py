@@ -95,6 +95,7 @@ class LanesPanel(DockContent):
         column.addWidget(self._empty, 1)
         column.addWidget(self._scroll, 1)
         column.addWidget(self.footer)
+        self.footer.set_focus_after(self._scroll)
         self.setAccessibleName(self.tr("Expert lanes"))
 
     def _history_actions(self) -> list[object]:

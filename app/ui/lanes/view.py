@@ -103,8 +103,8 @@ class LaneView(QListView):
         menu = QMenu(self)
         layers = self.selected_layers()
         for lane in self._targets:
-            if lane.key == self._info.key:
-                continue
+            if lane.key == self._info.key or lane.kind == DISK:
+                continue  # the disk lane takes no layers by hand: the system decides that
             action = menu.addAction(
                 self.tr("Move {layers} to {lane}").format(layers=layers_text(len(layers)), lane=lane.title)
             )

@@ -80,7 +80,7 @@ class ModelPage(Page):
         self.models.show_models(listed)
         self.models.setVisible(bool(listed))
         self._none_found.setVisible(not listed)
-        self._none_found.setText(self.tr("None in {folder} yet.").format(folder=self._models_folder))
+        self._none_found.setText(self.tr("No other models in {folder}.").format(folder=self._models_folder))
         self.demo.refresh()
         self._mark_chosen()
 
