@@ -7,6 +7,7 @@ from PySide6.QtGui import QDragEnterEvent, QDropEvent
 from PySide6.QtWidgets import QApplication, QMainWindow
 
 from app.hardware.facts import Ram
+from app.placement.memory import predicted_use
 from app.placement.planner import Wishes, with_lanes
 from app.ui.lanes.dock import LanesDock
 from app.ui.lanes.heat import LayerHeat
@@ -82,7 +83,7 @@ def test_every_lane_tells_its_layers_bytes_and_predicted_memory(loaded_controlle
     panel = make_dock(controller).content
     cpu = panel.column("CPU").header.text
     assert "4 layers · 32.0 MiB" in cpu
-    assert f"Predicted {in_bytes(controller.plan.bytes_on('CPU'))} of 11.0 GiB free" in cpu
+    assert f"Predicted {in_bytes(predicted_use(controller.plan, 'CPU'))} of 11.0 GiB free" in cpu
     assert "no layers" in panel.column("Vulkan0").header.text
     assert "no layers" in panel.column("disk").header.text
 
@@ -139,10 +140,10 @@ def test_the_footer_tells_changes_and_memory_before_and_after(loaded_controller,
     panel = make_dock(controller).content
     assert panel.footer.text.startswith("This plan is loaded.")
     assert not panel.footer.apply_button.isVisibleTo(panel)
-    before = controller.plan.bytes_on("CPU")
+    before = predicted_use(controller.plan, "CPU")
     panel.moves.move((0, 2), "Vulkan0")
     assert panel.footer.text.startswith("2 layers change lane: 0, 2 from CPU to Vulkan0")
-    after = controller.plan.bytes_on("CPU")
+    after = predicted_use(controller.plan, "CPU")
     assert f"CPU {in_bytes(before)} → {in_bytes(after)}" in panel.footer.text
     assert panel.footer.apply_button.isVisibleTo(panel)
 

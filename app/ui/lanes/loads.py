@@ -5,7 +5,7 @@ from dataclasses import replace
 from app.engine.protocol import Loaded
 from app.hardware.facts import Machine
 from app.model.facts import ModelFacts
-from app.placement.memory import expert_bytes, fits, needed_bytes
+from app.placement.memory import expert_bytes, fits, needed_bytes, predicted_use
 from app.placement.plan import DISK_LANE, Plan
 from app.ui.lanes.header import LaneLoad
 from app.ui.lanes.words import translate
@@ -47,7 +47,7 @@ def lane_load(
         return contents
     return replace(
         contents,
-        predicted_bytes=needed_bytes(plan, machine, lane),
+        predicted_bytes=predicted_use(plan, lane) + _borrowed_bytes(plan, machine, lane),
         predicted_expert_bytes=sum(
             part.bytes for part in plan.memory if part.device == lane and part.part in _EXPERT_PARTS
         ),
@@ -56,10 +56,15 @@ def lane_load(
     )
 
 
+def _borrowed_bytes(plan: Plan, machine: Machine, lane: str) -> int:
+    """What GPUs without memory of their own take of this lane's."""
+    return needed_bytes(plan, machine, lane) - plan.bytes_on(lane)
+
+
 def _breakdown(lane: str, plan: Plan, machine: Machine, reported: Loaded | None) -> str:
     lines = [translate("Lanes", "Predicted:")]
     lines += [f"{part_in_words(part.part)}: {in_bytes(part.bytes)}" for part in plan.memory if part.device == lane]
-    borrowed = needed_bytes(plan, machine, lane) - plan.bytes_on(lane)
+    borrowed = _borrowed_bytes(plan, machine, lane)
     if borrowed:
         lines.append(translate("Lanes", "GPUs that use main memory: {size}").format(size=in_bytes(borrowed)))
     here = [buffer for buffer in reported.buffers if buffer.device == lane] if reported else []

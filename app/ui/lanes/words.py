@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QCoreApplication
 
+from app.placement.memory import predicted_use
 from app.placement.plan import CPU_LANE, DISK_LANE, Plan
 from app.placement.words import layer_runs
 from app.ui.words import in_bytes, number
@@ -114,8 +115,8 @@ def memory_change_text(before: Plan | None, after: Plan, devices: Iterable[str])
     """Predicted memory per device, before → after: "Vulkan0 3.1 → 3.4 GiB, CPU 9.0 → 8.7 GiB"."""
     parts = []
     for device in devices:
-        new = in_bytes(after.bytes_on(device))
-        old = in_bytes(before.bytes_on(device)) if before else new
+        new = in_bytes(predicted_use(after, device))
+        old = in_bytes(predicted_use(before, device)) if before else new
         parts.append(f"{device} {new}" if old == new else f"{device} {old} → {new}")
     return ", ".join(parts)
 
