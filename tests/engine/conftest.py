@@ -5,6 +5,10 @@ import subprocess
 import sys
 
 import pytest
+from engine_driver import plan_for
+
+from app.engine import protocol
+from app.engine.client import EngineClient
 
 
 @pytest.fixture(scope="session")
@@ -44,3 +48,11 @@ def dense_model():
     from app.library import demo_source
 
     return demo_source.find_source()
+
+
+@pytest.fixture(scope="module")
+def loaded(demo_model):
+    """A child with the demo model loaded on the CPU."""
+    with EngineClient() as client:
+        client.request(protocol.Load, protocol.Loaded, plan=plan_for(demo_model))
+        yield client

@@ -1,54 +1,15 @@
 """The engine child as the application uses it, with the real llama.cpp and the demo model."""
 
-import os
-import shutil
-import signal
-import subprocess
-import sys
 import time
-from pathlib import Path
 
-import psutil
 import pytest
-import tiny_models
+from engine_driver import GREEDY, LONG, QUESTION, answer, plan_for, stop_after
 
 from app.engine import protocol
 from app.engine.client import EngineClient, engine_command
 from app.errors import AppError, ErrorCode
 from app.model import read_facts
-from app.placement.plan import CPU_LANE, Plan
-
-GREEDY = protocol.Sampling(temperature=0)
-QUESTION = (protocol.Message(role="user", content="Name three colours of the rainbow."),)
-LONG = (protocol.Message(role="user", content="Tell me about the sea. " * 150),)
-
-
-def plan_for(path: Path, gpu: str | None = None, **changes) -> Plan:
-    facts = read_facts(path)
-    lanes = dict.fromkeys(facts.moe_layers, CPU_LANE)
-    values = {
-        "model_files": facts.files,
-        "gpu": gpu,
-        "expert_lanes": lanes,
-        "n_ctx": 1024,
-        "threads": 2,
-        "threads_batch": 2,
-        **changes,
-    }
-    return Plan(**values)
-
-
-@pytest.fixture(scope="module")
-def loaded(demo_model):
-    """A child with the demo model loaded on the CPU."""
-    with EngineClient() as client:
-        client.request(protocol.Load, protocol.Loaded, plan=plan_for(demo_model))
-        yield client
-
-
-def answer(client, messages=QUESTION, **fields):
-    fields = {"sampling": GREEDY, "max_tokens": 24, **fields}
-    return client.request(protocol.Generate, protocol.Finished, messages=messages, **fields)
+from app.placement.plan import CPU_LANE
 
 
 def test_the_load_reports_every_layer_on_the_expert_device(demo_model):
@@ -120,19 +81,6 @@ def test_the_same_seed_draws_the_same_answer(loaded):
         answer(loaded, sampling=protocol.Sampling(temperature=1.5, seed=12)).text
         != answer(loaded, sampling=sampling).text
     )
-
-
-def stop_after(client, kind, messages):
-    """Cancel at the first event of `kind`; returns (seconds until it ended, its end)."""
-    request = client.send(protocol.Generate, messages=messages, sampling=GREEDY, max_tokens=400)
-    asked = 0.0
-    for event in client.events(request, protocol.Finished):
-        if isinstance(event, kind) and not asked:
-            client.send(protocol.Cancel, target=request)
-            asked = time.monotonic()
-        if isinstance(event, protocol.Finished):
-            return time.monotonic() - asked, event
-    raise AssertionError("no end")
 
 
 def test_stop_during_the_answer_keeps_the_text_and_is_prompt(loaded):
@@ -226,13 +174,6 @@ def test_experts_of_chosen_layers_live_on_the_gpu_and_the_rest_on_the_cpu(demo_m
     assert 4 in routing.decode
 
 
-def test_a_device_that_is_not_there_is_named_with_those_that_are(demo_model):
-    with EngineClient() as client, pytest.raises(AppError) as caught:
-        client.request(protocol.Load, protocol.Loaded, plan=plan_for(demo_model, gpu="CUDA7"))
-    assert caught.value.code is ErrorCode.DEVICE_MISSING
-    assert "CUDA7" in caught.value.message
-
-
 def test_a_load_can_be_cancelled_and_another_follow(demo_model):
     with EngineClient() as client:
         request = client.send(protocol.Load, plan=plan_for(demo_model))
@@ -258,72 +199,6 @@ def test_a_load_cancelled_while_it_waits_leaves_nothing_loaded(demo_model):
             answer(client)
 
 
-def test_without_a_model_an_answer_is_refused_and_unload_is_harmless():
-    with EngineClient() as client:
-        client.request(protocol.Unload, protocol.Unloaded)
-        with pytest.raises(AppError) as caught:
-            answer(client)
-    assert caught.value.code is ErrorCode.ENGINE_FAILED
-
-
-def test_a_killed_child_is_a_typed_error_that_names_the_signal(demo_model):
-    with EngineClient() as client:
-        client.request(protocol.Load, protocol.Loaded, plan=plan_for(demo_model))
-        request = client.send(protocol.Generate, messages=QUESTION, max_tokens=500)
-        with pytest.raises(AppError) as caught:
-            for event in client.events(request, protocol.Finished):
-                if isinstance(event, protocol.Token):
-                    os.kill(client.pid, signal.SIGKILL)
-        assert caught.value.code is ErrorCode.ENGINE_CRASHED
-        assert "SIGKILL" in caught.value.message
-        with pytest.raises(AppError):
-            client.send(protocol.ListDevices)
-
-
-def test_the_child_ends_with_its_parent():
-    program = (
-        "import sys, os\nfrom app.engine.client import EngineClient\n"
-        "c = EngineClient(); print(c.pid, flush=True); os._exit(1)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
-    gone, _ = psutil.wait_procs([psutil.Process(int(done.stdout))] if psutil.pid_exists(int(done.stdout)) else [], 10)
-    assert not psutil.pid_exists(int(done.stdout)) or gone
-
-
-def test_a_text_that_is_no_unicode_is_refused_and_the_child_lives(loaded):
-    with pytest.raises(AppError) as caught:
-        answer(loaded, messages=(protocol.Message(role="user", content="caf\udce9"),))
-    assert caught.value.code is ErrorCode.BAD_USAGE
-    assert answer(loaded).text
-
-
-def test_a_log_nobody_can_be_shown_does_not_stop_the_answers():
-    def show(_line):
-        raise BrokenPipeError
-
-    program = (
-        "import os, sys\nfrom app.engine import protocol as p\n"
-        "w = lambda e: (sys.stdout.buffer.write(p.encode(e)), sys.stdout.flush())\n"
-        "w(p.Ready(protocol=1, pid=os.getpid()))\n"
-        "for line in sys.stdin.buffer:\n"
-        "    w(p.LogLine(level='error', text='x')); w(p.Unloaded(id=p.decode_request(line).id))\n"
-    )
-    with EngineClient([sys.executable, "-c", program], on_log=show) as client:
-        for _ in range(3):
-            client.request(protocol.Unload, protocol.Unloaded, timeout=20)
-
-
-def test_a_child_that_does_not_answer_is_given_up_in_time():
-    program = (
-        "import os, sys\nfrom app.engine import protocol as p\n"
-        "sys.stdout.buffer.write(p.encode(p.Ready(protocol=1, pid=os.getpid()))); sys.stdout.flush()\n"
-        "sys.stdin.buffer.read()\n"
-    )
-    with EngineClient([sys.executable, "-c", program]) as client, pytest.raises(AppError) as caught:
-        client.request(protocol.ListDevices, protocol.Devices, timeout=0.5)
-    assert caught.value.code is ErrorCode.ENGINE_FAILED
-
-
 def test_the_prompt_rate_is_measured_after_the_gpu_is_done(demo_model, software_gpu, monkeypatch):
     """Before, a batch still computing on the GPU was counted as done: the rate was too high by a batch."""
     monkeypatch.setenv("GGML_VK_VISIBLE_DEVICES", "0")
@@ -338,49 +213,6 @@ def test_the_prompt_rate_is_measured_after_the_gpu_is_done(demo_model, software_
     assert finished.cache.misses is None
 
 
-BAD_PLANS = {
-    "no files": {"model_files": ()},
-    "no context": {"n_ctx": 0},
-    "a huge context": {"n_ctx": 2**40},
-    "no batch": {"n_batch": 0},
-    "a batch below the ubatch": {"n_batch": 64},
-    "an unknown cache type": {"kv_type": "q9"},
-    "no threads": {"threads": 0},
-    "too many threads": {"threads_batch": 1000},
-}
-
-
-@pytest.mark.parametrize("changes", BAD_PLANS.values(), ids=BAD_PLANS)
-def test_a_plan_llama_cpp_would_abort_on_is_refused(demo_model, changes):
-    with EngineClient() as client, pytest.raises(AppError) as caught:
-        client.request(protocol.Load, protocol.Loaded, plan=plan_for(demo_model, **changes))
-    assert caught.value.code is ErrorCode.BAD_USAGE
-
-
-def test_a_model_without_a_vocabulary_is_unsupported_and_the_child_lives(tmp_path, demo_model):
-    path = tmp_path / "no vocabulary.gguf"
-    tiny_models.mixtral(path)
-    with EngineClient() as client:
-        with pytest.raises(AppError) as caught:
-            client.request(protocol.Load, protocol.Loaded, plan=plan_for(path, n_ctx=256))
-        client.request(protocol.Load, protocol.Loaded, plan=plan_for(demo_model))
-    assert caught.value.code is ErrorCode.MODEL_UNSUPPORTED
-    assert "vocabulary" in caught.value.message
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="a mapped file cannot be cut on Windows")
-def test_a_model_file_cut_while_it_answers_is_a_damaged_model(tmp_path, demo_model):
-    path = tmp_path / "cut.gguf"
-    shutil.copy(demo_model, path)
-    with EngineClient() as client, pytest.raises(AppError) as caught:
-        client.request(protocol.Load, protocol.Loaded, plan=plan_for(path))
-        request = client.send(protocol.Generate, messages=QUESTION, max_tokens=400)
-        for event in client.events(request, protocol.Finished):
-            if isinstance(event, protocol.Token) and event.count == 1:
-                os.truncate(path, 1_000_000)
-    assert caught.value.code is ErrorCode.MODEL_DAMAGED
-
-
 def test_a_stop_is_no_error_of_the_engine(demo_model):
     lines: list[protocol.LogLine] = []
     with EngineClient(on_log=lines.append) as client:
@@ -388,65 +220,3 @@ def test_a_stop_is_no_error_of_the_engine(demo_model):
         stop_after(client, protocol.PromptProgress, LONG)
         stop_after(client, protocol.Token, QUESTION)
     assert lines == []
-
-
-def test_an_answer_that_cannot_be_stopped_ends_the_child_with_the_reason(tmp_path, demo_model):
-    """A chat template that loops: nothing can interrupt it, so the child ends itself."""
-    begun = tmp_path / "begun"
-    program = (
-        "import sys\nfrom app.engine import process\n"
-        "process._GIVE_UP_SECONDS = 1.0\n"
-        "from app.engine import text\n"
-        f"text.Prompter.tokens = lambda self, messages: (open({str(begun)!r}, 'w').close(), exec('while True: pass'))\n"
-        "sys.exit(process.main([]))\n"
-    )
-    with EngineClient([sys.executable, "-c", program]) as client, pytest.raises(AppError) as caught:
-        client.request(protocol.Load, protocol.Loaded, plan=plan_for(demo_model))
-        request = client.send(protocol.Generate, messages=QUESTION)
-        deadline = time.monotonic() + 30
-        while not begun.exists() and time.monotonic() < deadline:
-            client.request(protocol.ReadRouting, protocol.Routing)
-        client.send(protocol.Cancel, target=request)
-        list(client.events(request, protocol.Finished))
-    assert caught.value.code is ErrorCode.ENGINE_CRASHED
-    assert "did not stop" in caught.value.detail
-
-
-def test_what_c_code_prints_cannot_corrupt_the_messages(tmp_path):
-    program = (
-        "import ctypes, sys\nfrom app.engine import process, protocol\n"
-        "out, log = process._protect_output()\n"
-        "libc = ctypes.CDLL(None); libc.puts(b'printf from C'); libc.fflush(None); print('print from python')\n"
-        "process.EventWriter(out).write(protocol.Unloaded(id=3))\n"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
-    assert protocol.decode_event(done.stdout) == protocol.Unloaded(id=3)
-
-
-def test_what_an_abort_printed_is_the_detail_of_the_error():
-    program = (
-        "import ctypes, os\nfrom app.engine import process, protocol\n"
-        "out, log = process._protect_output()\n"
-        "process.EventWriter(out).write(protocol.Ready(protocol=1, pid=os.getpid(), output_log=str(log)))\n"
-        "libc = ctypes.CDLL(None); libc.puts(b'GGML_ASSERT(n > 0) failed'); libc.fflush(None); libc.abort()\n"
-    )
-    with EngineClient([sys.executable, "-c", program]) as client, pytest.raises(AppError) as caught:
-        client.request(protocol.Unload, protocol.Unloaded)
-    assert caught.value.code is ErrorCode.ENGINE_CRASHED
-    assert "SIGABRT" in caught.value.message
-    assert "GGML_ASSERT(n > 0) failed" in caught.value.detail
-
-
-def test_a_line_that_is_no_request_is_answered_and_the_child_goes_on():
-    child = subprocess.Popen(engine_command(), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    try:
-        assert isinstance(protocol.decode_event(child.stdout.readline()), protocol.Ready)
-        child.stdin.write(b'{"type":"load","id":1}\nnonsense\n' + protocol.encode(protocol.ReadRouting(id=9)))
-        child.stdin.flush()
-        answers = [protocol.decode_event(child.stdout.readline()) for _ in range(3)]
-    finally:
-        child.stdin.close()
-        child.wait(20)
-        child.stdout.close()
-    assert [type(a) for a in answers] == [protocol.Failed, protocol.Failed, protocol.Routing]
-    assert answers[0].code == answers[1].code == "engine_protocol"
