@@ -19,6 +19,7 @@ from PySide6.QtCore import QThreadPool
 from ui_factories import make_facts as _make_facts
 from ui_factories import make_machine as _make_machine
 
+GARBAGE_BETWEEN_TESTS = 50_000
 SCRIPTED_ENGINE = Path(__file__).with_name("scripted_engine.py")
 
 
@@ -29,6 +30,15 @@ def home(tmp_path, monkeypatch):
     folder.mkdir()
     monkeypatch.setenv("EXPERT_LANES_HOME", str(folder))
     return folder
+
+
+@pytest.fixture(autouse=True)
+def collected_on_this_thread():
+    """No automatic collection: on a pool's thread it would destroy Qt objects, as in the app it may not."""
+    gc.disable()
+    yield
+    if gc.get_count()[0] > GARBAGE_BETWEEN_TESTS:
+        gc.collect()
 
 
 @pytest.fixture(autouse=True)
