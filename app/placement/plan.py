@@ -5,6 +5,10 @@ import msgspec
 CPU_LANE = "CPU"
 DISK_LANE = "disk"
 KV_TYPES = ("f16", "q8_0", "q4_0")
+RESIDENCIES = ("repacked", "mapped")
+POLICIES = ("lru", "decay", "frozen", "manual")
+PINS = ("auto", "gpu", "cpu")
+STREAMS = ("off", "auto", "always")
 
 
 class MemoryPart(msgspec.Struct, frozen=True, kw_only=True):
@@ -12,7 +16,7 @@ class MemoryPart(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         device: A GPU's engine name, or "CPU" for main memory.
-        part: weights | experts | kv | compute | context | pool | margin.
+        part: weights | experts | kv | compute | context | pool | staging | margin.
         bytes: Predicted bytes.
     """
 
@@ -28,6 +32,37 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
 
 
+class CachePolicy(msgspec.Struct, frozen=True, kw_only=True):
+    """What the expert cache decides by, between tokens.
+
+    Attributes:
+        kind: One of POLICIES. "lru" replaces the least recently used expert of a layer, "decay" the one of
+            least heat, "frozen" fills the pool once by saved heat, "manual" holds pinned experts only.
+        insert_cap: Most experts copied into the pool for one layer and token.
+        window: lru: an expert is admitted when it was routed to before within so many tokens; 0 admits at once.
+        decay: Factor on every heat for each decoded token, above 0 to 1.
+        margin: decay: a candidate's heat must exceed the coldest resident's by this factor, from 1.
+        threshold: Least routing weight of an admitted expert; 0 admits all.
+        stream: One of STREAMS: whether missing experts may be copied over and computed on the GPU.
+    """
+
+    kind: str = "lru"
+    insert_cap: int = 2
+    window: int = 64
+    decay: float = 0.98
+    margin: float = 1.1
+    threshold: float = 0.0
+    stream: str = "auto"
+
+
+class ExpertPin(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """The user's order for one expert: `pin` is one of PINS."""
+
+    layer: int
+    expert: int
+    pin: str
+
+
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """How a model is loaded.
 
@@ -41,7 +76,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         kv_type: Cache type of K and V, one of KV_TYPES.
         n_batch: Most tokens submitted at once. n_ubatch: most tokens computed at once.
         threads: Threads for decoding. threads_batch: threads for prompts.
-        pool_bytes: Requested bytes of the expert pool per GPU; 0 for none.
+        pool_bytes: Requested bytes of the expert pool on the attention's GPU; 0 for none.
+        pool_device: Engine name of the device that holds the pool; None for the attention's GPU.
+        staging_bytes: Bytes there for experts that are copied over for one batch only; 0 for none.
+        residency: One of RESIDENCIES: whether CPU-lane experts are copied into the CPU's faster layout, as
+            stock llama.cpp does, or stay in the file mapping.
+        policy: How the pool is filled. pins: experts that the user placed; the rest is automatic.
         memory: Predicted memory by device and part. These are predictions, never measurements.
         steps: Degradations taken, in order; empty for the plan of first choice.
     """
@@ -56,6 +96,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     threads: int = 1
     threads_batch: int = 1
     pool_bytes: int = 0
+    pool_device: str | None = None
+    staging_bytes: int = 0
+    residency: str = "mapped"
+    policy: CachePolicy = CachePolicy()
+    pins: tuple[ExpertPin, ...] = ()
     memory: tuple[MemoryPart, ...] = ()
     steps: tuple[Step, ...] = ()
 
@@ -67,6 +112,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
             if lane not in (CPU_LANE, DISK_LANE) and lane not in used:
                 used.append(lane)
         return tuple(used)
+
+    @property
+    def pool_on(self) -> str | None:
+        """The device that holds the pool, None without one."""
+        return (self.pool_device or self.gpu) if self.pool_bytes or self.staging_bytes else None
 
     def bytes_on(self, device: str) -> int:
         """Predicted bytes on `device` over all parts."""

@@ -16,20 +16,131 @@ extern "C" {
 #endif
 
 // Changes whenever a signature or the meaning of a value here does.
-#define EXPERT_DEVICE_ABI 1
+#define EXPERT_DEVICE_ABI 2
 
 enum expert_device_result {
     EXPERT_DEVICE_OK = 0,
-    EXPERT_DEVICE_WRONG_GGML = 1,   // running ggml is not the one this library was built for
-    EXPERT_DEVICE_NO_CPU = 2,       // no CPU backend is registered: load ggml's backends first
-    EXPERT_DEVICE_NO_CONTEXT = 3,   // no such context (never made, or freed)
+    EXPERT_DEVICE_WRONG_GGML = 1,     // running ggml is not the one this library was built for
+    EXPERT_DEVICE_NO_CPU = 2,         // no CPU backend is registered: load ggml's backends first
+    EXPERT_DEVICE_NO_CONTEXT = 3,     // no such context (never made, or freed)
     EXPERT_DEVICE_BAD_ARGUMENT = 4,
+    EXPERT_DEVICE_NO_DEVICE = 5,      // no ggml device of that name, or it cannot be started
+    EXPERT_DEVICE_NOT_READY = 6,      // the context has computed no expert layer yet: decode a token first
+    EXPERT_DEVICE_NO_MEMORY = 7,      // the device refused the allocation
+    EXPERT_DEVICE_UNSUPPORTED = 8,    // the device cannot compute these experts
+    EXPERT_DEVICE_NO_SOURCE = 9,      // a repacked tensor's bytes are in no file that was given
+    EXPERT_DEVICE_DEVICE_FAILED = 10, // the device failed while computing or copying: its pool is off
 };
 
 enum expert_device_phase {
     EXPERT_DEVICE_PROMPT = 0,  // routings count as prompt's
     EXPERT_DEVICE_DECODE = 1,  // routings count as the answer's: these make the heat
     EXPERT_DEVICE_IGNORE = 2,  // routings are not counted (warm-up)
+};
+
+enum expert_device_residency {
+    EXPERT_DEVICE_MAPPED = 0,    // experts stay in the file mapping
+    EXPERT_DEVICE_REPACKED = 1,  // tensors that the CPU has a faster layout for are copied into it, as stock does
+};
+
+enum expert_device_policy_kind {
+    EXPERT_DEVICE_LRU = 0,     // least recently used goes
+    EXPERT_DEVICE_DECAY = 1,   // least heat goes; heat decays with every token
+    EXPERT_DEVICE_FROZEN = 2,  // filled once by heat, then only pins move
+    EXPERT_DEVICE_MANUAL = 3,  // only pinned experts
+};
+
+enum expert_device_pin { EXPERT_DEVICE_AUTO = 0, EXPERT_DEVICE_PIN_GPU = 1, EXPERT_DEVICE_PIN_CPU = 2 };
+
+enum expert_device_lane { EXPERT_DEVICE_LANE_CPU = 0, EXPERT_DEVICE_LANE_GPU = 1, EXPERT_DEVICE_LANE_COPYING = 2 };
+
+enum expert_device_stream {
+    EXPERT_DEVICE_STREAM_OFF = 0,     // the CPU computes every miss
+    EXPERT_DEVICE_STREAM_AUTO = 1,    // misses are divided by what copies and CPU work were measured to cost
+    EXPERT_DEVICE_STREAM_ALWAYS = 2,  // every miss is copied over and computed there
+};
+
+struct expert_device_policy {
+    int32_t kind;
+    int32_t insert_cap;  // most experts copied in for one layer and token, from 1
+    int32_t window;      // LRU: admit an expert that was routed to before within so many tokens; 0 admits at once
+    float decay;         // factor on every heat for each token, 0 < decay <= 1
+    float margin;        // DECAY: a candidate's heat must exceed the coldest's by this factor, from 1
+    float threshold;     // least routing weight of an admitted expert; 0 admits all
+    int32_t stream;
+    int32_t wait_for_copies;  // not 0: a layer waits for its copies before it goes on (replays and tests)
+};
+
+struct expert_device_layer {
+    int32_t layer;
+    int32_t experts;
+    int32_t used;          // top-k
+    int32_t residency;     // REPACKED when any of its tensors is
+    uint64_t expert_bytes; // of one expert, over all tensors of the chain
+    int32_t slots;         // in the pool, 0 for none
+    int32_t resident;      // slots that hold an expert now
+};
+
+struct expert_device_pool {
+    uint64_t requested;
+    uint64_t allocated;  // bytes the device gave for slots
+    uint64_t staging;    // bytes the device gave for the staging area
+    int32_t slots;       // over all layers
+    int32_t resident;
+    int32_t unplaced_pins;  // experts pinned to the GPU that the pool has no slot for
+    int32_t result;         // enum expert_device_result: why it is not (or not fully) in use
+    char reason[256];       // in words, empty when all is well
+};
+
+struct expert_device_totals {
+    uint64_t tokens;     // batches' tokens computed in that phase
+    uint64_t hits;       // routed pairs computed from the pool
+    uint64_t misses;     // routed pairs that were not in the pool
+    uint64_t streamed;   // those of them that were copied over and computed on the GPU
+    uint64_t inserts;    // experts copied into slots
+    uint64_t evictions;  // experts that lost their slot to another
+    uint64_t inserted_bytes;
+    uint64_t streamed_bytes;
+    uint64_t layers;      // expert layers computed
+    uint64_t total_ns;    // in all of them, begin to end
+    uint64_t cpu_ns;      // the CPU's products in them
+    uint64_t gpu_ns;      // from launch to the GPU's end, as seen from the CPU
+    uint64_t wait_ns;     // of it, waiting with the CPU idle
+    uint64_t gather_ns;   // reading ids, building inputs, uploads, launching
+    uint64_t scatter_ns;  // reading back and writing rows
+};
+
+struct expert_device_token {
+    uint64_t index;   // of the batch, from 0
+    int32_t tokens;   // in the batch
+    int32_t phase;
+    int32_t hits;
+    int32_t misses;
+    int32_t streamed;
+    uint64_t copied_bytes;  // inserts and streams
+    uint64_t cpu_ns, gpu_ns, wait_ns, total_ns;
+};
+
+struct expert_device_routing_entry {
+    uint32_t token;  // position in the sequence of decoded tokens since tracing began
+    int16_t layer;
+    int16_t expert;
+    float weight;    // routing weight, NaN where llama.cpp computes the weighting elsewhere
+};
+
+struct expert_device_pin_entry {
+    int32_t layer;
+    int32_t expert;
+    int32_t pin;
+};
+
+struct expert_device_rates {
+    double copy_bytes_per_second;  // host to device, while the CPU computes
+    double cpu_first_row_ns;       // one expert, one token
+    double cpu_next_row_ns;        // each further token of the batch
+    double gpu_first_row_ns;
+    double gpu_next_row_ns;
+    double break_even_rows;        // tokens an expert must have for streaming to win; 0 when it never does
 };
 
 // The value of EXPERT_DEVICE_ABI this library was built with.
@@ -43,6 +154,9 @@ EXPERT_DEVICE_API const char * expert_device_running_with(void);
 // Call after ggml's backends are loaded and before a model is.
 EXPERT_DEVICE_API int32_t expert_device_register(void);
 
+// Where the experts of models loaded from now on are kept on the CPU side.
+EXPERT_DEVICE_API int32_t expert_device_set_residency(int32_t residency);
+
 // The id of the context that llama.cpp made last on the calling thread; 0 for none.
 EXPERT_DEVICE_API int64_t expert_device_last_context(void);
 
@@ -53,15 +167,32 @@ EXPERT_DEVICE_API int32_t expert_device_set_phase(int64_t context, int32_t phase
 // a pointer to an int32_t as its data; not zero means end. Compiled, so the hot loop takes no lock.
 EXPERT_DEVICE_API bool expert_device_abort_when_set(void * flag);
 
-// How many layers below `limit` have expert tensors in this device's buffers; layers[i] becomes 1 for
-// those. Counted over all models loaded now that have `model_tag` == the tag current at their load.
-EXPERT_DEVICE_API int32_t expert_device_owned_layers(int64_t model_tag, uint8_t * layers, int32_t limit);
+// Where the bytes of a tensor lie, for filling slots of repacked tensors; maps the file once per context.
+EXPERT_DEVICE_API int32_t expert_device_add_source(int64_t context, const char * utf8_path, const char * tensor,
+                                                   uint64_t offset, uint64_t bytes);
 
-// Bytes of those tensors, without the gaps of the mapping between them.
-EXPERT_DEVICE_API uint64_t expert_device_owned_bytes(int64_t model_tag);
+// The expert layers `context` has computed so far, in order. Returns how many there are.
+EXPERT_DEVICE_API int32_t expert_device_read_layers(int64_t context, struct expert_device_layer * out, int32_t limit);
 
-// Tensors loaded from now on belong to `model_tag` (chosen by the caller, not 0).
-EXPERT_DEVICE_API void expert_device_set_model_tag(int64_t model_tag);
+// Layers of `context` get their pool on the ggml device `device`; layer -1 names all. Takes effect at the next set_pool.
+EXPERT_DEVICE_API int32_t expert_device_set_layer_device(int64_t context, int32_t layer, const char * device);
+
+// Gives the layers that belong to `device` a pool of at most `pool_bytes` and a staging area of at most
+// `staging_bytes` for streamed experts; 0 frees them. Experts that still have a slot afterwards stay.
+// While a token is computed this takes effect layer by layer. On failure the run goes on without.
+EXPERT_DEVICE_API int32_t expert_device_set_pool(int64_t context, const char * device, uint64_t pool_bytes,
+                                                 uint64_t staging_bytes);
+EXPERT_DEVICE_API int32_t expert_device_read_pool(int64_t context, const char * device,
+                                                  struct expert_device_pool * out);
+
+EXPERT_DEVICE_API int32_t expert_device_set_policy(int64_t context, const struct expert_device_policy * policy);
+
+// Sets pins; entries of layers or experts that do not exist are refused as a whole.
+EXPERT_DEVICE_API int32_t expert_device_set_pins(int64_t context, const struct expert_device_pin_entry * entries,
+                                                 int32_t n);
+
+// Sets the heat of one layer's experts, as saved from an earlier run, and fills free slots by it.
+EXPERT_DEVICE_API int32_t expert_device_set_heat(int64_t context, int32_t layer, const float * heat, int32_t experts);
 
 // One past the highest layer seen in a graph of `context`, and the experts of its widest layer.
 EXPERT_DEVICE_API int32_t expert_device_shape(int64_t context, int32_t * layers, int32_t * experts);
@@ -71,6 +202,27 @@ EXPERT_DEVICE_API int32_t expert_device_shape(int64_t context, int32_t * layers,
 // for 20 Hz while computing.
 EXPERT_DEVICE_API int32_t expert_device_read_routing(int64_t context, int32_t phase, uint64_t * out,
                                                      int32_t layers, int32_t experts);
+
+// The same for heat (decayed count of decoding), lane and pin of every expert. Any of the three may be null.
+EXPERT_DEVICE_API int32_t expert_device_read_experts(int64_t context, float * heat, uint8_t * lane, uint8_t * pin,
+                                                     int32_t layers, int32_t experts);
+
+EXPERT_DEVICE_API int32_t expert_device_read_totals(int64_t context, int32_t phase, struct expert_device_totals * out);
+
+// Batches whose index is `since` or more, oldest first; the last 1024 are kept. Returns how many were written.
+EXPERT_DEVICE_API int32_t expert_device_read_tokens(int64_t context, uint64_t since,
+                                                    struct expert_device_token * out, int32_t limit);
+
+// Begins (capacity > 0 entries) or ends (0) recording decoded routings.
+EXPERT_DEVICE_API int32_t expert_device_set_trace(int64_t context, int32_t capacity);
+
+// Takes the recorded entries out, oldest first. Returns how many; `dropped` gets those lost for want of room.
+EXPERT_DEVICE_API int32_t expert_device_read_trace(int64_t context, struct expert_device_routing_entry * out,
+                                                   int32_t limit, uint64_t * dropped);
+
+// What copies and products were measured to cost on `device`; NOT_READY without a staging area.
+EXPERT_DEVICE_API int32_t expert_device_read_rates(int64_t context, const char * device,
+                                                   struct expert_device_rates * out);
 
 // Graphs and nodes this context has computed, to see that it works.
 EXPERT_DEVICE_API int32_t expert_device_read_work(int64_t context, uint64_t * graphs, uint64_t * nodes);
