@@ -25,8 +25,8 @@ from app.library import demo, folders, models
 from app.model import ModelFacts, read_facts
 from app.placement import planner
 from app.placement import words as plan_words
-from app.placement.plan import KV_TYPES, Plan
-from app.units import format_bytes
+from app.placement.plan import KV_TYPES, POLICIES, RESIDENCIES, STREAMS, CachePolicy, Plan
+from app.units import format_bytes, parse_size
 
 Json = dict[str, Any]
 
@@ -133,6 +133,15 @@ def _temperature(text: str) -> float:
     return value
 
 
+def _pool(text: str) -> int:
+    if text.lower() == "off":
+        return 0
+    try:
+        return parse_size(text)
+    except AppError as error:
+        raise argparse.ArgumentTypeError(f"{error.message.removesuffix('.')}, or 'off'") from error
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="expert-lanes",
@@ -158,6 +167,8 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("--ctx", metavar="N", type=_positive, help="context length in tokens")
         command.add_argument("--kv", metavar="TYPE", choices=KV_TYPES, help=f"KV cache type: {', '.join(KV_TYPES)}")
         command.add_argument("--threads", metavar="N", type=_positive, help="threads of the CPU part")
+        _add_cache_arguments(command)
+    chat.add_argument("--trace", metavar="FILE", help="record which experts every decoded token is routed to")
     chat.add_argument("-p", "--prompt", metavar="TEXT", help="ask this and end")
     chat.add_argument("--max-tokens", metavar="N", type=_positive, default=2048, help="longest answer")
     chat.add_argument("--seed", metavar="S", type=int, help="makes the draw repeatable")
@@ -167,6 +178,28 @@ def _parser() -> argparse.ArgumentParser:
     made.add_argument("--used", metavar="K", type=_positive, default=2, help="experts per token (default 2)")
     made.add_argument("--out", metavar="PATH", type=Path, help="where to write it")
     return parser
+
+
+def _add_cache_arguments(command: argparse.ArgumentParser) -> None:
+    defaults = CachePolicy()
+    command.add_argument(
+        "--pool", metavar="SIZE", type=_pool, help="GPU memory for single experts, such as 2GiB; 'off' for none"
+    )
+    command.add_argument(
+        "--policy",
+        choices=POLICIES,
+        default=defaults.kind,
+        help="which experts the pool holds: the last used, the most used, a saved profile's, or pinned ones only",
+    )
+    command.add_argument(
+        "--stream",
+        choices=STREAMS,
+        default=defaults.stream,
+        help="whether missing experts may be copied over and computed on the GPU",
+    )
+    command.add_argument(
+        "--residency", choices=RESIDENCIES, help="experts on the CPU: copied into its faster layout, or as in the file"
+    )
 
 
 # ---- commands --------------------------------------------------------------------------------
@@ -233,7 +266,15 @@ def _wishes(parsed: argparse.Namespace) -> planner.Wishes:
     gpu: str | None = "auto"
     if parsed.gpu is not None:
         gpu = None if parsed.gpu.lower() == "none" else parsed.gpu
-    return planner.Wishes(gpu=gpu, n_ctx=parsed.ctx, kv_type=parsed.kv, threads=parsed.threads)
+    return planner.Wishes(
+        gpu=gpu,
+        n_ctx=parsed.ctx,
+        kv_type=parsed.kv,
+        threads=parsed.threads,
+        pool_bytes=parsed.pool,
+        residency=parsed.residency,
+        policy=CachePolicy(kind=parsed.policy, stream=parsed.stream),
+    )
 
 
 def _plan(parsed: argparse.Namespace) -> int:
@@ -263,13 +304,17 @@ def _chat(parsed: argparse.Namespace) -> int:
     with EngineClient(on_log=terminal.show_log) as client:
         plan = planner.make_plan(facts, _machine(client), _wishes(parsed))
         loaded = terminal.load(client, plan, quiet=parsed.json)
+        if parsed.trace is not None:
+            client.request(protocol.SetTrace, protocol.TraceState, path=str(folders.user_path(parsed.trace)))
         sampling = protocol.Sampling(temperature=parsed.temperature, seed=parsed.seed)
         conversation = terminal.Conversation(client, sampling, parsed.max_tokens)
         if parsed.prompt is None:
             print(f"{terminal.printable(facts.name)}. {plan_words.describe_plan(plan, facts)}", file=sys.stderr)
             terminal.converse(conversation)
+            _end_trace(client, parsed)
             return EXIT_OK
         finished = conversation.ask(parsed.prompt, stream=not parsed.json)
+        traced = _end_trace(client, parsed)
     if parsed.json:
         answer = msgspec.to_builtins(finished)
         for key in ("type", "id"):
@@ -278,6 +323,7 @@ def _chat(parsed: argparse.Namespace) -> int:
             {
                 **answer,
                 "plan": msgspec.to_builtins(plan, str_keys=True),
+                **({"trace": traced} if traced else {}),
                 "loaded": {
                     "seconds": loaded.seconds,
                     "expert_device": loaded.expert_device,
@@ -288,6 +334,17 @@ def _chat(parsed: argparse.Namespace) -> int:
             }
         )
     return EXIT_OK
+
+
+def _end_trace(client: EngineClient, parsed: argparse.Namespace) -> Json | None:
+    """End the recording that was asked for; says what is in the file."""
+    if parsed.trace is None:
+        return None
+    state = client.request(protocol.SetTrace, protocol.TraceState, path="")
+    if not parsed.json:
+        lost = f", {state.dropped:,} lost" if state.dropped else ""
+        print(f"[{terminal.printable(parsed.trace)}: {state.entries:,} routings{lost}]", file=sys.stderr)
+    return {"path": str(folders.user_path(parsed.trace)), "entries": state.entries, "dropped": state.dropped}
 
 
 def _demo(parsed: argparse.Namespace) -> int:

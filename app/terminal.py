@@ -7,6 +7,7 @@ from app.engine import protocol
 from app.engine.client import EngineClient
 from app.errors import AppError, ErrorCode
 from app.placement.plan import Plan
+from app.units import format_bytes
 
 _CONTROLS = {code: "\N{REPLACEMENT CHARACTER}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
 _KEEP_TALKING = {ErrorCode.CONTEXT_FULL, ErrorCode.CANCELLED}
@@ -56,6 +57,29 @@ def figures(finished: protocol.Finished) -> str:
     return " · ".join(parts)
 
 
+def cache_words(cache: protocol.CacheReport) -> str:
+    """What the expert cache did for an answer in one line; empty where no pool was asked for.
+
+    Example: "pool 64.0 MiB: 812 of 1,440 routed experts were in it (56 %), 12.7 MiB copied".
+    """
+    if not cache.requested_bytes:
+        return ""
+    parts = []
+    if cache.misses is not None and (routed := cache.hits + cache.misses):
+        parts.append(f"{cache.hits:,} of {routed:,} routed experts were in it ({cache.hits / routed:.0%})")
+    if cache.streamed:
+        parts.append(f"{cache.streamed:,} copied over for one token")
+    if cache.copied_bytes:
+        parts.append(f"{format_bytes(cache.copied_bytes)} copied")
+    if not cache.used:
+        parts.insert(0, "not used")
+    size = format_bytes(cache.allocated_bytes)
+    if cache.allocated_bytes != cache.requested_bytes:
+        size += f" of {format_bytes(cache.requested_bytes)} asked for"
+    words = f"pool {size}: {', '.join(parts)}"
+    return f"{words}. {cache.reason}" if cache.reason else words
+
+
 class Conversation:
     """The messages so far and the engine that answers them."""
 
@@ -86,6 +110,8 @@ class Conversation:
         self._messages.append(protocol.Message(role="assistant", content=finished.text))
         if stream:
             print(f"\n[{figures(finished)}]", file=sys.stderr)
+            if words := cache_words(finished.cache):
+                print(f"[{printable(words)}]", file=sys.stderr)
         return finished
 
     def _receive(self, request: int, *, stream: bool) -> protocol.Finished:

@@ -1,27 +1,79 @@
-"""The ctypes face of the native expert device (`native/expert_device.h`)."""
+"""The ctypes face of the native expert device (`native/expert_device.h`): one method for each of its functions."""
 
 import ctypes
-import enum
 import sys
+from collections.abc import Iterable
+from ctypes import POINTER
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 import app.engine
+from app.engine.cache_types import (
+    RESULT_WORDS,
+    LayerStruct,
+    Phase,
+    PinEntryStruct,
+    PolicyStruct,
+    PoolStruct,
+    RatesStruct,
+    Residency,
+    Result,
+    RoutingEntryStruct,
+    TokenStruct,
+    TotalsStruct,
+    pin_struct,
+    policy_struct,
+)
 from app.errors import AppError, ErrorCode
+from app.placement.plan import CachePolicy, ExpertPin
 
-ABI = 1
+__all__ = ["ABI", "ExpertDevice", "Experts", "Phase", "Residency", "Result", "library_path"]
+
+ABI = 2
 MAX_LAYERS = 1024
+_BATCHES_AT_ONCE = 1024  # as many as the library keeps
+_ALL_LAYERS = -1
+
+i32, i64, u64 = ctypes.c_int32, ctypes.c_int64, ctypes.c_uint64
+text, raw = ctypes.c_char_p, ctypes.c_void_p
+# Name (without the prefix) to result and arguments of every function that is called.
+_SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
+    "abi": (i32, []),
+    "built_for": (text, []),
+    "running_with": (text, []),
+    "register": (i32, []),
+    "set_residency": (i32, [i32]),
+    "last_context": (i64, []),
+    "set_phase": (i32, [i64, i32]),
+    "add_source": (i32, [i64, text, text, u64, u64]),
+    "read_layers": (i32, [i64, POINTER(LayerStruct), i32]),
+    "set_layer_device": (i32, [i64, i32, text]),
+    "set_pool": (i32, [i64, text, u64, u64]),
+    "read_pool": (i32, [i64, text, POINTER(PoolStruct)]),
+    "set_policy": (i32, [i64, POINTER(PolicyStruct)]),
+    "set_pins": (i32, [i64, POINTER(PinEntryStruct), i32]),
+    "set_heat": (i32, [i64, i32, raw, i32]),
+    "shape": (i32, [i64, POINTER(i32), POINTER(i32)]),
+    "read_routing": (i32, [i64, i32, raw, i32, i32]),
+    "read_experts": (i32, [i64, raw, raw, raw, i32, i32]),
+    "read_totals": (i32, [i64, i32, POINTER(TotalsStruct)]),
+    "read_tokens": (i32, [i64, u64, POINTER(TokenStruct), i32]),
+    "set_trace": (i32, [i64, i32]),
+    "read_trace": (i32, [i64, POINTER(RoutingEntryStruct), i32, POINTER(u64)]),
+    "read_rates": (i32, [i64, text, POINTER(RatesStruct)]),
+    "read_work": (i32, [i64, POINTER(u64), POINTER(u64)]),
+}
 
 
-class Phase(enum.IntEnum):
-    """What the next graphs count as."""
+class Experts(NamedTuple):
+    """Every expert's state, each [layers, experts]: heat float32; lane and pin uint8, as the library numbers them."""
 
-    PROMPT = 0
-    DECODE = 1
-    IGNORE = 2
+    heat: npt.NDArray[np.float32]
+    lane: npt.NDArray[np.uint8]
+    pin: npt.NDArray[np.uint8]
 
 
 def library_path() -> Path:
@@ -41,7 +93,9 @@ def library_path() -> Path:
 class ExpertDevice:
     """The device registered with this process's ggml; one object a process.
 
-    Create it after ggml's backends are loaded and before any model is.
+    Create it after ggml's backends are loaded and before any model is. All methods may be called from any
+    thread. Those that take a context raise AppError engine_failed where the library refuses; those that
+    answer a `Result` leave the words to the caller.
 
     Raises:
         AppError: engine_missing when the library is absent, engine_failed when it was built for
@@ -51,23 +105,24 @@ class ExpertDevice:
     def __init__(self, path: Path | None = None) -> None:
         try:
             self._library = ctypes.CDLL(str(path or library_path()))
-        except OSError as error:
+            self._library.expert_device_abi.restype = i32
+            abi = self._library.expert_device_abi()
+        except (OSError, AttributeError) as error:
             raise AppError(
                 ErrorCode.ENGINE_MISSING, "The native expert device cannot be loaded.", str(error)
             ) from error
-        self._declare()
-        if self._library.expert_device_abi() != ABI:
-            raise AppError(
-                ErrorCode.ENGINE_FAILED,
-                f"The native expert device has interface {self._library.expert_device_abi()}, expected {ABI}.",
-            )
-        result = self._library.expert_device_register()
-        if result == 1:
+        if abi != ABI:
+            raise AppError(ErrorCode.ENGINE_FAILED, f"The native expert device has interface {abi}, expected {ABI}.")
+        for name, (result, arguments) in _SIGNATURES.items():
+            function = getattr(self._library, f"expert_device_{name}")
+            function.restype, function.argtypes = result, arguments
+        registered = self._library.expert_device_register()
+        if registered == Result.WRONG_GGML:
             raise AppError(
                 ErrorCode.ENGINE_FAILED,
                 f"The native expert device was built for ggml {self.built_for}, this is ggml {self.running_with}.",
             )
-        if result != 0:
+        if registered != Result.OK:
             raise AppError(ErrorCode.ENGINE_FAILED, "The native expert device found no CPU backend.")
 
     @property
@@ -85,19 +140,11 @@ class ExpertDevice:
         """C function pointer usable as llama.cpp's abort callback; its data is a `ctypes.c_int32`."""
         return self._library.expert_device_abort_when_set
 
-    def set_model_tag(self, tag: int) -> None:
-        """Tensors loaded from now on are counted under `tag` (not 0)."""
-        self._library.expert_device_set_model_tag(tag)
+    # ---- a model's load ----------------------------------------------------------------------
 
-    def owned_layers(self, tag: int) -> frozenset[int]:
-        """Layers whose expert tensors of the model `tag` the device holds."""
-        layers = (ctypes.c_uint8 * MAX_LAYERS)()
-        self._library.expert_device_owned_layers(tag, layers, MAX_LAYERS)
-        return frozenset(index for index, owned in enumerate(layers) if owned)
-
-    def owned_bytes(self, tag: int) -> int:
-        """Bytes of the tensors of the model `tag` that the device holds."""
-        return int(self._library.expert_device_owned_bytes(tag))
+    def set_residency(self, residency: Residency) -> None:
+        """Say where the experts of models loaded from now on are kept on the CPU side."""
+        self._check(self._library.expert_device_set_residency(int(residency)))
 
     def last_context(self) -> int:
         """Id of the llama.cpp context this thread made last, 0 for none."""
@@ -107,49 +154,121 @@ class ExpertDevice:
         """Say what the next graphs of `context` count as."""
         self._check(self._library.expert_device_set_phase(context, int(phase)))
 
+    def add_source(self, context: int, path: str, tensor: str, offset: int, size: int) -> Result:
+        """Say where the bytes of a tensor lie, for slots that are filled from the file."""
+        found = self._library.expert_device_add_source(context, path.encode(), tensor.encode(), offset, size)
+        return Result(found)
+
+    def layers(self, context: int) -> list[LayerStruct]:
+        """The expert layers that `context` has computed so far, in order."""
+        out = (LayerStruct * MAX_LAYERS)()
+        count = self._library.expert_device_read_layers(context, out, MAX_LAYERS)
+        return list(out[: max(min(count, MAX_LAYERS), 0)])
+
+    # ---- pool and policy ---------------------------------------------------------------------
+
+    def set_layer_device(self, context: int, device: str, layer: int = _ALL_LAYERS) -> Result:
+        """Say which ggml device holds the pool of `layer`, or of all layers; counts at the next `set_pool`."""
+        return Result(self._library.expert_device_set_layer_device(context, layer, device.encode()))
+
+    def set_pool(self, context: int, device: str, pool_bytes: int, staging_bytes: int) -> Result:
+        """Resize the pool on `device`; may take as long as a layer's computing and the copies of kept experts."""
+        return Result(self._library.expert_device_set_pool(context, device.encode(), pool_bytes, staging_bytes))
+
+    def pool(self, context: int, device: str) -> PoolStruct:
+        """What the pool on `device` is."""
+        out = PoolStruct()
+        self._check(self._library.expert_device_read_pool(context, device.encode(), ctypes.byref(out)))
+        return out
+
+    def set_policy(self, context: int, policy: CachePolicy, *, wait_for_copies: bool = False) -> None:
+        """Say how the pool is filled; the values must have been checked."""
+        given = policy_struct(policy, wait_for_copies=wait_for_copies)
+        self._check(self._library.expert_device_set_policy(context, ctypes.byref(given)))
+
+    def set_pins(self, context: int, pins: Iterable[ExpertPin]) -> None:
+        """Set pins, all or (when one is refused) none."""
+        entries = [pin_struct(pin.layer, pin.expert, pin.pin) for pin in pins]
+        array = (PinEntryStruct * len(entries))(*entries)
+        self._check(self._library.expert_device_set_pins(context, array, len(entries)))
+
+    def set_heat(self, context: int, layer: int, heat: Iterable[float]) -> None:
+        """Set the heat of one layer's experts, as saved from an earlier run."""
+        values = np.fromiter(heat, dtype=np.float32)
+        self._check(self._library.expert_device_set_heat(context, layer, values.ctypes.data, len(values)))
+
+    # ---- facts -------------------------------------------------------------------------------
+
+    def shape(self, context: int) -> tuple[int, int]:
+        """One past the highest layer seen, and the experts of the widest layer."""
+        layers, experts = i32(), i32()
+        self._check(self._library.expert_device_shape(context, ctypes.byref(layers), ctypes.byref(experts)))
+        return layers.value, experts.value
+
     def routing(self, context: int, phase: Phase) -> npt.NDArray[np.uint64]:
         """Routings since the context was made.
 
         Returns:
             uint64 [layers, experts]; layers the device does not compute hold zeros.
         """
-        layers, experts = ctypes.c_int32(), ctypes.c_int32()
-        self._check(self._library.expert_device_shape(context, ctypes.byref(layers), ctypes.byref(experts)))
-        counts = np.zeros((layers.value, experts.value), dtype=np.uint64)
+        counts = np.zeros(self.shape(context), dtype=np.uint64)
+        self._check(self._library.expert_device_read_routing(context, int(phase), counts.ctypes.data, *counts.shape))
+        return counts
+
+    def experts(self, context: int) -> Experts:
+        """Heat, lane and pin of every expert."""
+        shape = self.shape(context)
+        found = Experts(np.zeros(shape, np.float32), np.zeros(shape, np.uint8), np.zeros(shape, np.uint8))
         self._check(
-            self._library.expert_device_read_routing(
-                context, int(phase), counts.ctypes.data, layers.value, experts.value
+            self._library.expert_device_read_experts(
+                context, found.heat.ctypes.data, found.lane.ctypes.data, found.pin.ctypes.data, *shape
             )
         )
-        return counts
+        return found
+
+    def totals(self, context: int, phase: Phase) -> TotalsStruct:
+        """Sums over one phase since the context was made."""
+        out = TotalsStruct()
+        self._check(self._library.expert_device_read_totals(context, int(phase), ctypes.byref(out)))
+        return out
+
+    def batches(self, context: int, since: int) -> list[TokenStruct]:
+        """Batches whose index is `since` or more, oldest first, as far as they are kept."""
+        out = (TokenStruct * _BATCHES_AT_ONCE)()
+        count = self._library.expert_device_read_tokens(context, since, out, _BATCHES_AT_ONCE)
+        return list(out[: max(count, 0)])
+
+    def set_trace(self, context: int, capacity: int) -> None:
+        """Begin to record decoded routings, of which `capacity` are kept until they are read; 0 ends it."""
+        self._check(self._library.expert_device_set_trace(context, capacity))
+
+    def read_trace(self, context: int, limit: int) -> tuple[bytes, int, int]:
+        """Take recorded routings out, oldest first.
+
+        Returns:
+            Their bytes (12 each, as in `RoutingEntryStruct`), how many they are, how many were lost for
+            want of room since recording began.
+        """
+        out, dropped = (RoutingEntryStruct * limit)(), u64()
+        count = max(self._library.expert_device_read_trace(context, out, limit, ctypes.byref(dropped)), 0)
+        return bytes(memoryview(out).cast("B")[: count * ctypes.sizeof(RoutingEntryStruct)]), count, dropped.value
+
+    def rates(self, context: int, device: str) -> RatesStruct | None:
+        """What copies and products were measured to cost on `device`; None where nothing was measured."""
+        out = RatesStruct()
+        result = self._library.expert_device_read_rates(context, device.encode(), ctypes.byref(out))
+        if result == Result.NOT_READY:
+            return None
+        self._check(result)
+        return out
 
     def work(self, context: int) -> tuple[int, int]:
         """Graphs and nodes `context` has computed."""
-        graphs, nodes = ctypes.c_uint64(), ctypes.c_uint64()
+        graphs, nodes = u64(), u64()
         self._check(self._library.expert_device_read_work(context, ctypes.byref(graphs), ctypes.byref(nodes)))
         return graphs.value, nodes.value
 
     def _check(self, result: int) -> None:
-        if result != 0:
-            raise AppError(ErrorCode.ENGINE_FAILED, f"The native expert device answered {result}.")
-
-    def _declare(self) -> None:
-        i32, i64, u8 = ctypes.c_int32, ctypes.c_int64, ctypes.c_uint8
-        pointer = ctypes.POINTER
-        table: dict[str, tuple[Any, list[Any]]] = {
-            "abi": (i32, []),
-            "built_for": (ctypes.c_char_p, []),
-            "running_with": (ctypes.c_char_p, []),
-            "register": (i32, []),
-            "last_context": (i64, []),
-            "set_phase": (i32, [i64, i32]),
-            "owned_layers": (i32, [i64, pointer(u8), i32]),
-            "owned_bytes": (ctypes.c_uint64, [i64]),
-            "set_model_tag": (None, [i64]),
-            "shape": (i32, [i64, pointer(i32), pointer(i32)]),
-            "read_routing": (i32, [i64, i32, ctypes.c_void_p, i32, i32]),
-            "read_work": (i32, [i64, pointer(ctypes.c_uint64), pointer(ctypes.c_uint64)]),
-        }
-        for name, (result, arguments) in table.items():
-            function = getattr(self._library, f"expert_device_{name}")
-            function.restype, function.argtypes = result, arguments
+        if result != Result.OK:
+            words = RESULT_WORDS.get(Result(result), "")
+            raise AppError(ErrorCode.ENGINE_FAILED, f"The native expert device refused: {words}.")

@@ -3,6 +3,7 @@
 import logging
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 import llama_cpp
 import msgspec
@@ -10,6 +11,7 @@ from llama_cpp import llama_cpp as llama
 
 from app.engine import loading, protocol
 from app.engine.cache import ExpertDevice
+from app.engine.context_cache import ContextCache, without_pool
 from app.engine.ggml import Ggml
 from app.engine.logs import LogTap
 from app.engine.session import Session
@@ -17,16 +19,27 @@ from app.errors import AppError, ErrorCode
 from app.hardware.facts import EngineBuild, Gpu
 
 Routings = dict[int, tuple[int, ...]]
+ShortOrder = protocol.SetPins | protocol.SetPolicy | protocol.ReadCache
+LongOrder = protocol.SetPool | protocol.SetTrace
 
 
 class Engine:
     """llama.cpp, initialised once a process; loads, answers and frees on one thread.
 
-    `abort` and `routing` may be called from another thread while the lock given to `load` is held.
+    `abort`, `routing` and `short_order` may be called from another thread while the lock given to `load` is
+    held, so the model is not freed meanwhile. `long_order` may be called from one more thread without that
+    lock: what frees the model waits for it.
+
+    Args:
+        stock: Leave the expert device out.
+        on_log: Called with level and line of what the user should see.
+        profiles: The folder of saved heat, None to keep none.
     """
 
-    def __init__(self, *, stock: bool, on_log: Callable[[int, str], None]) -> None:
+    def __init__(self, *, stock: bool, on_log: Callable[[int, str], None], profiles: Path | None = None) -> None:
         self._on_log = on_log
+        self._profiles = profiles
+        self._long = threading.Lock()  # held by a long order, and while the model is freed; before the other lock
         self._session: Session | None = None
         self._tap = LogTap(self._tell_error)
         self._ggml = Ggml()
@@ -94,7 +107,9 @@ class Engine:
                 emit(protocol.LoadProgress(id=request.id, fraction=fraction))
             return not stopped()
 
-        loaded = loading.load(request.plan, self._ggml, self._device, self._device_reason, self._tap, progress)
+        loaded = loading.load(
+            request.plan, self._ggml, self._device, self._device_reason, self._tap, progress, self._profiles
+        )
         try:
             session = Session(loaded)
         except BaseException:
@@ -119,20 +134,21 @@ class Engine:
         """
         if self._session is None:
             raise AppError(ErrorCode.ENGINE_FAILED, "No model is loaded.")
-        return self._session.generate(request, emit, stopped)
+        try:
+            return self._session.generate(request, emit, stopped)
+        finally:
+            if (cache := self._session.loaded.cache) is not None:
+                cache.save_profile(only_if_due=True)
 
     def unload(self, lock: threading.Lock) -> None:
-        """Free the model, if any; the lock keeps `routing` and `abort` out meanwhile."""
-        with lock:
-            session, self._session = self._session, None
-            if session is not None:
-                session.loaded.close()
-
-    def close(self) -> None:
-        """Free everything."""
-        if self._session is not None:
-            self._session.loaded.close()
-            self._session = None
+        """Free the model, if any; the lock keeps `routing`, `short_order` and `abort` out meanwhile."""
+        with self._long:
+            if self._session is not None and (cache := self._session.loaded.cache) is not None:
+                cache.close()
+            with lock:
+                session, self._session = self._session, None
+                if session is not None:
+                    session.loaded.close()
 
     def abort(self) -> None:
         """End the running decode early; it returns as stopped."""
@@ -142,3 +158,46 @@ class Engine:
     def routing(self) -> tuple[Routings, Routings]:
         """Routings of (decode, prompt) since the load; empty without a model."""
         return self._session.routing() if self._session is not None else ({}, {})
+
+    def short_order(self, request: ShortOrder) -> protocol.CacheFacts:
+        """Carry out an order to the expert cache that takes no time, and tell its facts.
+
+        Raises:
+            AppError: engine_failed without a model or expert device, bad_usage for impossible values.
+        """
+        session = self._loaded_session()
+        cache = session.loaded.cache
+        if isinstance(request, protocol.ReadCache):
+            if cache is None:
+                return without_pool(session.loaded.plan.policy)
+            return cache.facts(experts=request.experts, since=request.since)
+        cache = self._cache_of(session)
+        if isinstance(request, protocol.SetPins):
+            cache.set_pins(request.pins)
+        else:
+            cache.set_policy(request.policy)
+        return cache.facts(experts=True, since=0)
+
+    def long_order(self, request: LongOrder, lock: threading.Lock) -> protocol.CacheFacts | protocol.TraceState:
+        """Carry out an order that may wait for a layer, for copies or for a disk.
+
+        Raises:
+            AppError: as `short_order`; OSError: the trace's file cannot be made.
+        """
+        with self._long:
+            with lock:
+                cache = self._cache_of(self._loaded_session())
+            if isinstance(request, protocol.SetTrace):
+                return cache.set_trace(request.path)
+            cache.set_pool(request.pool_bytes, request.staging_bytes)
+            return cache.facts(experts=True, since=0)
+
+    def _loaded_session(self) -> Session:
+        if self._session is None:
+            raise AppError(ErrorCode.ENGINE_FAILED, "No model is loaded.")
+        return self._session
+
+    def _cache_of(self, session: Session) -> ContextCache:
+        if session.loaded.cache is None:
+            raise AppError(ErrorCode.ENGINE_FAILED, f"There is no expert cache: {session.loaded.report.reason}")
+        return session.loaded.cache

@@ -13,9 +13,14 @@ _BUFFER = re.compile(
     r"^\w+:\s+(?P<name>\S+)\s+(?P<part>model|KV|RS|output|compute) buffer size =\s*(?P<mib>[\d.]+) MiB"
 )
 _ASSIGNED = re.compile(r"^load_tensors: layer\s+(?P<layer>\d+) assigned to device (?P<device>\S+?),")
-_OVERRIDDEN = re.compile(r"^tensor blk\.(?P<layer>\d+)\.ffn_\w*exps\S* .* buffer type overridden to (?P<name>\S+)")
+_OVERRIDDEN = re.compile(
+    r"^tensor (?P<tensor>blk\.(?P<layer>\d+)\.ffn_\w*exps\S*) .* buffer type overridden to (?P<name>\S+)"
+)
 _PARTS = {"model": "weights", "KV": "kv", "RS": "kv", "output": "output", "compute": "compute"}
 _MIB = 1024 * 1024
+_RESOLUTION_MIB = 0.01  # of the sizes in the log
+_MAPPED_SUFFIX, _HOST_SUFFIX = "_Mapped", "_Host"
+_ACCELERATORS = ("EXPERTS", "AMX")  # whose buffers are main memory, like those whose names begin with CPU
 
 # Where a load fails, llama.cpp says why in its log only.
 _REASONS: tuple[tuple[re.Pattern[str], ErrorCode, str], ...] = (
@@ -52,9 +57,15 @@ _REASONS: tuple[tuple[re.Pattern[str], ErrorCode, str], ...] = (
 
 def device_of_buffer(name: str) -> str:
     """The device whose memory a ggml buffer takes: "CPU" for every kind of host buffer."""
-    if name == "EXPERTS" or name.startswith("CPU") or name.endswith("_Host"):
+    if name in _ACCELERATORS or name.startswith("CPU") or name.endswith(_HOST_SUFFIX):
         return CPU_LANE
     return name
+
+
+def is_repacked(name: str) -> bool:
+    """Whether the buffer holds weights in a faster layout of the CPU's: a copy of what the file says."""
+    plain = name in ("CPU", "EXPERTS") or name.endswith((_MAPPED_SUFFIX, _HOST_SUFFIX))
+    return device_of_buffer(name) == CPU_LANE and not plain
 
 
 class LoadReport:
@@ -65,6 +76,7 @@ class LoadReport:
         self._buffers: dict[tuple[str, str], float] = {}
         self._assigned: dict[int, str] = {}
         self._overridden: dict[int, str] = {}
+        self._expert_buffers: dict[str, str] = {}
 
     def feed(self, line: str) -> None:
         """Take one line of the log."""
@@ -75,10 +87,15 @@ class LoadReport:
             self._assigned[int(found["layer"])] = found["device"]
         elif found := _OVERRIDDEN.match(line):
             self._overridden[int(found["layer"])] = device_of_buffer(found["name"])
+            self._expert_buffers[found["tensor"]] = found["name"]
 
     def _add_buffer(self, name: str, part: str, mib: float) -> None:
-        mapped = name == "EXPERTS" or name.endswith("_Mapped")
-        key = (device_of_buffer(name), "mapped" if mapped and part == "model" else _PARTS[part])
+        kind = _PARTS[part]
+        if part == "model" and (name == "EXPERTS" or name.endswith(_MAPPED_SUFFIX)):
+            kind = "mapped"
+        elif part == "model" and is_repacked(name):
+            kind = "repacked"
+        key = (device_of_buffer(name), kind)
         if part == "compute":
             # Reported again after every reservation: the last one stands. Host buffers are several.
             key = (name, part)
@@ -86,16 +103,26 @@ class LoadReport:
         else:
             self._buffers[key] = self._buffers.get(key, 0.0) + mib
 
-    def buffers(self) -> tuple[BufferReport, ...]:
-        """What llama.cpp allocated, by device and part, in its own resolution of 0.01 MiB."""
-        sums: dict[tuple[str, str], float] = {}
+    @property
+    def repacked_experts(self) -> frozenset[str]:
+        """Names of the expert tensors that were copied into a faster layout of the CPU's."""
+        return frozenset(tensor for tensor, name in self._expert_buffers.items() if is_repacked(name))
+
+    def buffers(self, repacked_expert_bytes: int = 0) -> tuple[BufferReport, ...]:
+        """What llama.cpp allocated, by device and part, in its own resolution of 0.01 MiB.
+
+        Args:
+            repacked_expert_bytes: Bytes of `repacked_experts`, which llama.cpp reports in one sum with the
+                other weights of the same layout: they are taken out of "repacked".
+        """
+        sums: dict[tuple[str, str], float] = {(CPU_LANE, "repacked"): -repacked_expert_bytes / _MIB}
         for (name, part), mib in self._buffers.items():
             key = (device_of_buffer(name), part)
             sums[key] = sums.get(key, 0.0) + mib
         return tuple(
             BufferReport(device=device, part=part, bytes=round(mib * _MIB))
             for (device, part), mib in sorted(sums.items())
-            if mib > 0
+            if mib > (_RESOLUTION_MIB if part == "repacked" else 0)
         )
 
     def lane(self, layer: int) -> str | None:

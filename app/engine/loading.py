@@ -1,7 +1,6 @@
 """Loads a model and its context as a plan says, and compares what was loaded with the plan."""
 
 import ctypes
-import itertools
 import os
 import time
 from collections.abc import Callable
@@ -9,16 +8,20 @@ from pathlib import Path
 
 from llama_cpp import llama_cpp as llama
 
-from app.engine.cache import ExpertDevice, Phase
+from app.engine.cache import ExpertDevice, Phase, Residency
+from app.engine.context_cache import ContextCache
 from app.engine.ggml import BufferTypeOverride, Ggml
 from app.engine.load_report import LoadReport
 from app.engine.logs import LogTap
+from app.engine.profiles import ProfileStore
 from app.engine.protocol import Loaded
 from app.errors import AppError, ErrorCode
-from app.model import ModelFacts, read_facts
+from app.model import ExpertTensor, ModelFacts, read_expert_tensors, read_facts
 from app.placement import comparison, overrides
+from app.placement.cache_orders import check_pins, check_policy, check_pool, check_residency
 from app.placement.plan import CPU_LANE, KV_TYPES, Plan
 from app.placement.report import BufferReport
+from app.units import format_bytes
 
 _GGML_TYPES = {"f16": 1, "q8_0": 8, "q4_0": 2}
 _LOAD_MODE_MMAP = 1
@@ -27,7 +30,6 @@ _FLASH_AUTO, _FLASH_ENABLED = -1, 1
 _NO_VOCABULARY = 0
 _MOST_THREADS = 512  # ggml's own bound (GGML_MAX_N_THREADS)
 _MOST_CONTEXT = 2**31 - 1
-_tags = itertools.count(1)
 
 
 class LoadedModel:
@@ -39,6 +41,7 @@ class LoadedModel:
         report: What was really loaded.
         abort: Set its value to 1 to end the running decode early, from any thread.
         device_context: The expert device's id for the context, 0 when the device takes no part.
+        cache: The expert cache of the context, None when the device takes no part.
     """
 
     def __init__(self, plan: Plan, facts: ModelFacts, device: ExpertDevice | None) -> None:
@@ -47,6 +50,7 @@ class LoadedModel:
         self.device = device
         self.abort = ctypes.c_int32(0)
         self.device_context = 0
+        self.cache: ContextCache | None = None
         self.model: int | None = None
         self.context: int | None = None
         self.report: Loaded
@@ -63,7 +67,8 @@ class LoadedModel:
             self.device.set_phase(self.device_context, phase)
 
     def close(self) -> None:
-        """Free context and model; safe to call twice."""
+        """Free context and model; safe to call twice. The cache is closed by then."""
+        self.cache = None
         self.device_context = 0
         if self.context is not None:
             llama.llama_free(self.context)
@@ -80,8 +85,12 @@ def load(
     device_reason: str,
     tap: LogTap,
     on_progress: Callable[[float], bool],
+    profiles: Path | None = None,
 ) -> LoadedModel:
     """Load what `plan` says. `on_progress` gets the fraction read; returning False cancels.
+
+    The cache is prepared last, for the device knows the layers only after their first token. A pool that
+    cannot be had is a difference from the plan, no failure. `profiles` is the folder of saved heat.
 
     Raises:
         AppError: cancelled, or the reason llama.cpp's log gives: file, architecture, memory, device.
@@ -89,9 +98,9 @@ def load(
     started = time.monotonic()
     _check_plan(plan)
     facts = read_facts(Path(plan.model_files[0]))
+    check_pins(plan.pins, dict.fromkeys(facts.moe_layers, facts.expert_count))
     loaded = LoadedModel(plan, facts, device)
     report = LoadReport()
-    tag = next(_tags)
     cancelled = False
 
     def progress(fraction: float, _data: object) -> bool:
@@ -102,7 +111,7 @@ def load(
     tap.on_line = lambda _level, line: report.feed(line)
     try:
         if device is not None:
-            device.set_model_tag(tag)
+            device.set_residency(Residency.REPACKED if plan.residency == "repacked" else Residency.MAPPED)
         model_parameters = _model_parameters(plan, ggml, loaded)
         callback = llama.llama_progress_callback(progress)
         model_parameters.progress_callback = callback
@@ -121,7 +130,12 @@ def load(
         if device is not None and (made := device.last_context()) != before:
             loaded.device_context = made
         _warm_up(loaded, report)
-        loaded.report = _loaded_report(loaded, report, tag, device_reason, time.monotonic() - started)
+        tensors = read_expert_tensors(Path(plan.model_files[0]))
+        if device is not None and loaded.device_context:
+            profile = ProfileStore(profiles, facts.fingerprint) if profiles else None
+            loaded.cache = ContextCache(device, loaded.device_context, plan, facts, profile)
+            loaded.cache.prepare(plan, tensors)
+        loaded.report = _loaded_report(loaded, report, tensors, device_reason, time.monotonic() - started)
         if not on_progress(1.0):
             raise AppError(ErrorCode.CANCELLED, "Loading was cancelled.")
     except BaseException:
@@ -150,6 +164,9 @@ def _check_plan(plan: Plan) -> None:
     for what, wrong in faults.items():
         if wrong:
             raise AppError(ErrorCode.BAD_USAGE, f"The plan cannot be loaded: it asks for {what}.")
+    check_residency(plan.residency)
+    check_policy(plan.policy)
+    check_pool(plan.pool_bytes, plan.staging_bytes)
 
 
 def _model_parameters(plan: Plan, ggml: Ggml, loaded: LoadedModel) -> llama.llama_model_params:
@@ -172,6 +189,8 @@ def _model_parameters(plan: Plan, ggml: Ggml, loaded: LoadedModel) -> llama.llam
     parameters.tensor_buft_overrides = ctypes.cast(override_array, ctypes.c_void_p)
     parameters.n_gpu_layers = arguments.n_gpu_layers
     parameters.load_mode = _LOAD_MODE_MMAP
+    # The CPU's faster layouts are copies: without room for them everything stays as it lies in the file.
+    parameters.use_extra_bufts = plan.residency == "repacked"
     if len(handles) > 1:
         # Further GPUs hold experts only: attention, KV cache and output stay on the first.
         split = (ctypes.c_float * llama.llama_max_devices())()
@@ -218,31 +237,66 @@ def _warm_up(loaded: LoadedModel, report: LoadReport) -> None:
     llama.llama_memory_clear(llama.llama_get_memory(loaded.context), True)
 
 
-def _loaded_report(loaded: LoadedModel, report: LoadReport, tag: int, device_reason: str, seconds: float) -> Loaded:
-    plan, facts, device = loaded.plan, loaded.facts, loaded.device
+def _loaded_report(
+    loaded: LoadedModel,
+    report: LoadReport,
+    tensors: tuple[ExpertTensor, ...],
+    device_reason: str,
+    seconds: float,
+) -> Loaded:
+    plan, facts, cache = loaded.plan, loaded.facts, loaded.cache
     lanes = {layer: lane for layer in facts.moe_layers if (lane := report.lane(layer)) is not None}
     cpu_layers = {layer for layer, lane in lanes.items() if lane == CPU_LANE}
-    owned = device.owned_layers(tag) if device else frozenset()
+    seen = set(cache.layers) if cache else set()
     reason = device_reason
     if not facts.moe_layers:
         reason = "The model has no experts."
-    elif device and not cpu_layers:
+    elif loaded.device and not cpu_layers:
         reason = "No layer's experts are on the CPU, so there is nothing for it to compute."
-    elif device and not cpu_layers <= owned:
-        reason = f"llama.cpp kept {len(cpu_layers - owned)} of {len(cpu_layers)} layers from it."
-    buffers = list(report.buffers())
-    if device and owned:
-        buffers.append(BufferReport(device=CPU_LANE, part="experts", bytes=device.owned_bytes(tag)))
+    elif loaded.device and not cpu_layers <= seen:
+        reason = f"llama.cpp kept {len(cpu_layers - seen)} of {len(cpu_layers)} layers from it."
+    buffers = _buffers(report, tensors, cache)
     n_ctx = int(llama.llama_n_ctx(loaded.context))
-    found = list(comparison.differences(plan, lanes, tuple(buffers)))
+    found = list(comparison.differences(plan, lanes, buffers))
     if n_ctx != plan.n_ctx:
         found.append(f"The context holds {n_ctx} tokens; the plan said {plan.n_ctx}.")
+    if pool_fault := _pool_fault(plan, cache, reason):
+        found.append(pool_fault)
     return Loaded(
         seconds=seconds,
         n_ctx=n_ctx,
-        buffers=tuple(buffers),
+        buffers=buffers,
         expert_layers=lanes,
         differences=tuple(found),
         expert_device=bool(cpu_layers) and not reason,
         reason=reason,
     )
+
+
+def _buffers(
+    report: LoadReport, tensors: tuple[ExpertTensor, ...], cache: ContextCache | None
+) -> tuple[BufferReport, ...]:
+    """llama.cpp's buffers and the expert device's, each byte in one of them."""
+    repacked = sum(tensor.bytes for tensor in tensors if tensor.name in report.repacked_experts)
+    buffers = list(report.buffers(repacked))
+    # Without the device nobody says what of the mapping is experts: the copies of some are all that is known.
+    if experts := max(repacked, cache.expert_bytes if cache else 0):
+        buffers.append(BufferReport(device=CPU_LANE, part="experts", bytes=experts))
+    pool = cache.pool_facts() if cache else None
+    if pool is not None:
+        given = {"pool": pool.allocated_bytes, "staging": pool.staging_bytes}
+        buffers += [BufferReport(device=pool.device, part=part, bytes=size) for part, size in given.items() if size]
+    return tuple(buffers)
+
+
+def _pool_fault(plan: Plan, cache: ContextCache | None, device_reason: str) -> str:
+    """Why the pool that the plan asks for is not there, or an empty text."""
+    if not plan.pool_bytes:
+        return ""
+    asked = f"The plan said a pool of {format_bytes(plan.pool_bytes)}; there is none"
+    if cache is None:
+        return f"{asked}: {device_reason}"
+    if plan.pool_on is None:
+        return f"{asked}: the plan uses no GPU that could hold it."
+    pool = cache.pool_facts()
+    return "" if pool is not None and pool.allocated_bytes else f"{asked}: {pool.reason if pool else device_reason}"

@@ -1,11 +1,13 @@
 """The engine child's main: reads requests from standard input, answers with events on standard output.
 
 One worker computes, in the order of the requests; the reading thread answers at once what needs no
-computing (cancel, routing). The child ends when its input does.
+computing (cancel, routing, the expert cache's facts, pins and policy). What may take a moment but must not
+wait for an answer (the pool's size, a trace) has a thread of its own. The child ends when its input does.
 """
 
 import contextlib
 import faulthandler
+import functools
 import logging
 import logging.handlers
 import os
@@ -47,6 +49,7 @@ def main(arguments: list[str]) -> int:
     worker = Worker(events, stock="--stock" in arguments)
     thread = threading.Thread(target=worker.run, name="engine-worker", daemon=True)
     thread.start()
+    threading.Thread(target=worker.run_long_orders, name="engine-orders", daemon=True).start()
     _read_requests(sys.stdin.buffer, events, worker)
     worker.shut_down()
     thread.join(timeout=5)
@@ -144,6 +147,10 @@ def _read_requests(source: BinaryIO, events: EventWriter, worker: "Worker") -> N
             worker.cancel(request.target)
         elif isinstance(request, protocol.ReadRouting):
             worker.answer_routing(request.id)
+        elif isinstance(request, protocol.SetPins | protocol.SetPolicy | protocol.ReadCache):
+            worker.answer_short_order(request)
+        elif isinstance(request, protocol.SetPool | protocol.SetTrace):
+            worker.put_long_order(request)
         else:
             worker.put(request)
 
@@ -155,6 +162,7 @@ class Worker:
         self._events = events
         self._stock = stock
         self._queue: queue.Queue[protocol.AnyRequest | None] = queue.Queue()
+        self._long_orders: queue.Queue[protocol.SetPool | protocol.SetTrace | None] = queue.Queue()
         self._lock = threading.Lock()
         self._waiting: set[int] = set()
         self._cancelled: set[int] = set()
@@ -197,21 +205,60 @@ class Worker:
             if self._engine is not None:
                 self._engine.abort()
         self._queue.put(None)
+        self._long_orders.put(None)
 
     def answer_routing(self, request_id: int) -> None:
         """Write the routing counts at once, whatever the worker does."""
+
+        def read() -> protocol.Event:
+            with self._lock:
+                decode, prompt = self._engine.routing() if self._engine else ({}, {})
+            return protocol.Routing(decode=decode, prompt=prompt)
+
+        self._answer(request_id, read)
+
+    def answer_short_order(self, request: protocol.SetPins | protocol.SetPolicy | protocol.ReadCache) -> None:
+        """Carry out an order to the expert cache at once, whatever the worker does."""
+
+        def carry_out() -> protocol.Event:
+            with self._lock:
+                return self._running_engine().short_order(request)
+
+        self._answer(request.id, carry_out)
+
+    def put_long_order(self, request: protocol.SetPool | protocol.SetTrace) -> None:
+        """Queue an order to the expert cache for its own thread."""
+        self._long_orders.put(request)
+
+    def run_long_orders(self) -> None:
+        """The body of the thread for orders that take a moment."""
+        while (request := self._long_orders.get()) is not None:
+            self._answer(request.id, functools.partial(self._carry_out, request))
+
+    def _carry_out(self, request: protocol.SetPool | protocol.SetTrace) -> protocol.Event:
         with self._lock:
-            engine = self._engine
-            try:
-                decode, prompt = engine.routing() if engine else ({}, {})
-            except AppError as error:
-                self._events.fail(request_id, error)
-                return
-            except Exception as error:  # the reading thread must go on
-                log.exception("routing")
-                self._events.fail(request_id, AppError(ErrorCode.ENGINE_FAILED, "The engine failed.", repr(error)))
-                return
-        self._events.write(protocol.Routing(id=request_id, decode=decode, prompt=prompt))
+            engine = self._running_engine()
+        try:
+            return engine.long_order(request, self._lock)
+        except OSError as error:
+            raise folders.writing_error(error, Path(getattr(request, "path", ""))) from error
+
+    def _running_engine(self) -> "Engine":
+        if self._engine is None:
+            raise AppError(ErrorCode.ENGINE_FAILED, "No model is loaded.")
+        return self._engine
+
+    def _answer(self, request_id: int, carry_out: Callable[[], protocol.Event]) -> None:
+        """Write what `carry_out` returns as the answer, or its failure; the thread goes on in any case."""
+        try:
+            event = carry_out()
+        except AppError as error:
+            self._events.fail(request_id, error)
+        except Exception as error:  # a fault of ours must reach the user, not end the thread
+            log.exception("request %d", request_id)
+            self._events.fail(request_id, AppError(ErrorCode.ENGINE_FAILED, "The engine failed.", repr(error)))
+        else:
+            self._events.write(msgspec.structs.replace(event, id=request_id))
 
     def run(self) -> None:
         """The thread's body."""
@@ -238,7 +285,7 @@ class Worker:
         with self._lock:
             engine, self._engine = self._engine, None
         if engine is not None:
-            engine.close()
+            engine.unload(self._lock)
 
     def _is_cancelled(self, request_id: int) -> bool:
         with self._lock:
@@ -262,7 +309,8 @@ class Worker:
         if self._engine is None:
             from app.engine.engine import Engine  # noqa: PLC0415 - llama.cpp loads on first use, off the reader
 
-            engine = Engine(stock=self._stock, on_log=self._log_line)
+            profiles = folders.data_folder() / "profiles"
+            engine = Engine(stock=self._stock, on_log=self._log_line, profiles=profiles)
             with self._lock:
                 self._engine = engine
         return self._engine

@@ -7,10 +7,10 @@ imports no llama.cpp and no Qt, so both sides and every test can use it.
 import msgspec
 
 from app.hardware.facts import EngineBuild, Gpu
-from app.placement.plan import Plan
+from app.placement.plan import CachePolicy, ExpertPin, Plan
 from app.placement.report import BufferReport
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 MAX_LINE_BYTES = 64 * 1024 * 1024
 
 
@@ -72,7 +72,44 @@ class ReadRouting(Request, frozen=True, kw_only=True, tag="read_routing"):
     """Ask how often each expert was routed to; answered at once by `Routing`, also while generating."""
 
 
-AnyRequest = ListDevices | Load | Unload | Generate | Cancel | ReadRouting
+class SetPool(Request, frozen=True, kw_only=True, tag="set_pool"):
+    """Resize or (0) release the expert pool of the loaded model; answered by `CacheFacts`, also while generating."""
+
+    pool_bytes: int
+    staging_bytes: int = 0
+
+
+class SetPins(Request, frozen=True, kw_only=True, tag="set_pins"):
+    """Pin or unpin experts; answered by `CacheFacts` at once, also while generating."""
+
+    pins: tuple[ExpertPin, ...]
+
+
+class SetPolicy(Request, frozen=True, kw_only=True, tag="set_policy"):
+    """Change how the pool is filled; answered by `CacheFacts` at once, also while generating."""
+
+    policy: CachePolicy
+
+
+class ReadCache(Request, frozen=True, kw_only=True, tag="read_cache"):
+    """Ask for the expert cache's facts; answered by `CacheFacts` at once, cheap enough for 20 Hz.
+
+    `since` is the `next_batch` of the answer before: only newer batches are told of.
+    """
+
+    experts: bool = True
+    since: int = 0
+
+
+class SetTrace(Request, frozen=True, kw_only=True, tag="set_trace"):
+    """Record decoded routings into `path` from now on; "" ends it. Answered by `TraceState`."""
+
+    path: str
+
+
+AnyRequest = (
+    ListDevices | Load | Unload | Generate | Cancel | ReadRouting | SetPool | SetPins | SetPolicy | ReadCache | SetTrace
+)
 
 
 # ---- events: engine -> application -----------------------------------------------------------
@@ -151,8 +188,9 @@ class Token(Event, frozen=True, kw_only=True, tag="token"):
 class CacheReport(msgspec.Struct, frozen=True, kw_only=True):
     """The expert cache during one answer: requested, allocated and used are three separate facts.
 
-    `hits` and `misses` count routed experts of the answer's decoding, `misses` on the CPU lane and None where
-    nobody counts them; `reason` says why `used` is false.
+    `hits` and `misses` count routed experts of the answer's decoding: computed from the pool, and not in it.
+    `misses` is None where nobody counts them. `streamed` of the misses were copied over and computed on the GPU.
+    `reason` says why `used` is false, or what keeps the pool from helping.
     """
 
     requested_bytes: int
@@ -161,6 +199,8 @@ class CacheReport(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     hits: int
     misses: int | None
+    streamed: int = 0
+    copied_bytes: int = 0
 
 
 class Finished(Event, frozen=True, kw_only=True, tag="finished"):
@@ -195,6 +235,108 @@ class Routing(Event, frozen=True, kw_only=True, tag="routing"):
     prompt: dict[int, tuple[int, ...]]
 
 
+class PoolFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """The pool on one device.
+
+    Attributes:
+        device: Engine name.
+        requested_bytes, allocated_bytes: What the plan or the user asked for, and what the device gave for slots.
+        staging_bytes: What the device gave for experts that are copied over for one batch.
+        slots: Experts it has room for, over all layers. resident: how many it holds now.
+        unplaced_pins: Experts pinned to the GPU that there is no slot for.
+        used: True while it computes hits. reason: why not, or what keeps it from helping; else empty.
+    """
+
+    device: str
+    requested_bytes: int
+    allocated_bytes: int
+    staging_bytes: int
+    slots: int
+    resident: int
+    unplaced_pins: int
+    used: bool
+    reason: str
+
+
+class CacheTotals(msgspec.Struct, frozen=True, kw_only=True):
+    """Sums since the load over one phase (decoding or prompts); times in seconds.
+
+    `hits` and `misses` count routed (token, expert) pairs; `streamed` of the misses were copied over.
+    `seconds` is the time in expert layers; of it `cpu_seconds` in the CPU's products, `gpu_seconds` from launch
+    to the GPU's end (overlaps the CPU's) and `wait_seconds` waiting for it with the CPU idle.
+    """
+
+    tokens: int
+    hits: int
+    misses: int
+    streamed: int
+    inserts: int
+    evictions: int
+    copied_bytes: int
+    layers: int
+    seconds: float
+    cpu_seconds: float
+    gpu_seconds: float
+    wait_seconds: float
+
+
+class BatchFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """One computed batch (one token while decoding); counts and times as in `CacheTotals`."""
+
+    index: int
+    tokens: int
+    prompt: bool
+    hits: int
+    misses: int
+    streamed: int
+    copied_bytes: int
+    seconds: float
+    cpu_seconds: float
+    gpu_seconds: float
+    wait_seconds: float
+
+
+class LayerExperts(msgspec.Struct, frozen=True, kw_only=True):
+    """The experts of one MoE layer that the expert device computes, by index.
+
+    Attributes:
+        routed: Times each was routed to while decoding, since the load.
+        heat: Decayed count of the same.
+        lanes: One letter each: g (in the pool), c (CPU), m (being copied to the pool).
+        pins: One letter each: a (automatic), g (GPU), c (CPU).
+        slots: Slots of the layer's pool.
+    """
+
+    routed: tuple[int, ...]
+    heat: tuple[float, ...]
+    lanes: str
+    pins: str
+    slots: int
+
+
+class CacheFacts(Event, frozen=True, kw_only=True, tag="cache_facts"):
+    """What the expert cache is and does; all measured.
+
+    `layers` is empty where the request did not ask for experts; `next_batch` goes into the next `ReadCache`.
+    """
+
+    pool: PoolFacts | None
+    policy: CachePolicy
+    decode: CacheTotals
+    prompt: CacheTotals
+    batches: tuple[BatchFacts, ...]
+    next_batch: int
+    layers: dict[int, LayerExperts]
+
+
+class TraceState(Event, frozen=True, kw_only=True, tag="trace_state"):
+    """Whether routings are recorded; the entries written and lost so far."""
+
+    path: str
+    entries: int
+    dropped: int
+
+
 class Failed(Event, frozen=True, kw_only=True, tag="failed"):
     """A request failed; `code` is an `app.errors.ErrorCode`. The child lives on."""
 
@@ -211,7 +353,19 @@ class LogLine(Event, frozen=True, kw_only=True, tag="log"):
 
 
 AnyEvent = (
-    Ready | Devices | LoadProgress | Loaded | Unloaded | PromptProgress | Token | Finished | Routing | Failed | LogLine
+    Ready
+    | Devices
+    | LoadProgress
+    | Loaded
+    | Unloaded
+    | PromptProgress
+    | Token
+    | Finished
+    | Routing
+    | CacheFacts
+    | TraceState
+    | Failed
+    | LogLine
 )
 
 _encoder = msgspec.json.Encoder()

@@ -4,12 +4,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
 from llama_cpp import llama_cpp as llama
 
 from app.engine import protocol
 from app.engine.cache import Phase
+from app.engine.context_cache import Sums
 from app.engine.loading import LoadedModel
 from app.engine.sampler import Sampler
 from app.engine.text import CharacterStream, Prompter, piece
@@ -71,7 +70,7 @@ class Session:
                 f"The conversation has {len(tokens)} tokens; the context holds {n_ctx}.",
             )
         reused = self._reuse_prefix(tokens)
-        routed_before = self._decode_routings()
+        before = self._sums()
         emit(protocol.PromptProgress(id=request.id, done=reused, total=len(tokens), reused=reused))
         clock.prompt_started = time.monotonic()
         complete = self._prompt(request.id, tokens, reused, emit, stopped)
@@ -79,7 +78,7 @@ class Session:
         text, generated, reason = "", 0, "stopped"
         if complete:
             text, generated, reason = self._decode(request, emit, stopped, clock)
-        return self._finished(request.id, clock, tokens, reused, text, generated, reason, routed_before)
+        return self._finished(request.id, clock, tokens, reused, text, generated, reason, before)
 
     def routing(self) -> tuple[dict[int, tuple[int, ...]], dict[int, tuple[int, ...]]]:
         """Routings since the load per MoE layer the expert device computes: (decode, prompt).
@@ -228,13 +227,10 @@ class Session:
 
     # ---- measurements ------------------------------------------------------------------------
 
-    def _decode_routings(self) -> int:
-        """Routed experts of decoding so far, over all layers."""
+    def _sums(self) -> Sums | None:
+        """What decoding has come to in the expert device; None when it takes no part."""
         loaded = self.loaded
-        if loaded.device is None or not loaded.device_context:
-            return 0
-        counts: npt.NDArray[np.uint64] = loaded.device.routing(loaded.device_context, Phase.DECODE)
-        return int(counts.sum())
+        return loaded.cache.sums() if loaded.cache is not None and loaded.report.expert_device else None
 
     def _finished(
         self,
@@ -245,14 +241,13 @@ class Session:
         text: str,
         generated: int,
         reason: str,
-        routed_before: int,
+        before: Sums | None,
     ) -> protocol.Finished:
         computed = max(len(tokens) - reused, 0)
         prompt_seconds = clock.prompt_done - clock.prompt_started
         decode_seconds = clock.last_token - clock.first_token
         # The first token comes out of the prompt: what decoding took is the time of those after it.
         decoded = generated - 1 if reason != "end_of_text" else generated
-        plan = self.loaded.plan
         return protocol.Finished(
             id=request_id,
             text=text,
@@ -263,21 +258,18 @@ class Session:
             ttft_seconds=clock.first_token - clock.started if clock.first_token else 0.0,
             prompt_tokens_per_second=(computed / prompt_seconds if clock.first_token and prompt_seconds > 0 else 0.0),
             tokens_per_second=decoded / decode_seconds if decoded > 0 and decode_seconds > 0 else 0.0,
-            cache=protocol.CacheReport(
-                requested_bytes=plan.pool_bytes,
-                allocated_bytes=0,
-                used=False,
-                reason=self._cache_reason(),
-                hits=0,
-                misses=self._misses_since(routed_before),
-            ),
+            cache=self._cache_report(before),
         )
 
-    def _misses_since(self, routed_before: int) -> int | None:
-        """Routed experts of this answer that the CPU computed; None when the expert device takes no part."""
-        return self._decode_routings() - routed_before if self.loaded.report.expert_device else None
-
-    def _cache_reason(self) -> str:
-        if self.loaded.plan.pool_bytes:
-            return "This version places whole layers; it has no pool for single experts."
-        return self.loaded.report.reason or "No pool was asked for: experts are placed by whole layers."
+    def _cache_report(self, before: Sums | None) -> protocol.CacheReport:
+        loaded = self.loaded
+        if loaded.cache is not None and before is not None:
+            return loaded.cache.report(before)
+        return protocol.CacheReport(
+            requested_bytes=loaded.plan.pool_bytes,
+            allocated_bytes=0,
+            used=False,
+            reason=loaded.report.reason,
+            hits=0,
+            misses=None,
+        )

@@ -59,19 +59,24 @@ Value = Number | str | tuple[Number, ...] | Unread  # a truth value is an int
 
 
 class TensorInfo(msgspec.Struct, frozen=True):
-    """One tensor of the table: `shape` has the row length first; `bytes` excludes padding."""
+    """One tensor of the table: `shape` has the row length first; `bytes` excludes padding.
+
+    `offset` is where its data begin, in bytes from the table's `data_offset`.
+    """
 
     name: str
     type: TensorType
     shape: tuple[int, ...]
     bytes: int
+    offset: int
 
 
 class Table(msgspec.Struct, frozen=True, kw_only=True):
-    """The table of one file, with the file's own size in bytes."""
+    """The table of one file, with the file's own size and the place of its tensor data, in bytes."""
 
     path: Path
     file_bytes: int
+    data_offset: int
     metadata: dict[str, Value]
     tensors: tuple[TensorInfo, ...]
 
@@ -113,8 +118,15 @@ def _read(file: BoundedFile) -> Table:
     _check_count(file, "tensors", tensor_count, MAX_TENSORS, _SMALLEST_TENSOR_INFO_BYTES)
     _check_count(file, "key-values", key_count, MAX_KEYS, _SMALLEST_KEY_VALUE_BYTES)
     metadata = _read_metadata(file, key_count)
-    tensors = _read_tensors(file, tensor_count, _alignment(file, metadata))
-    return Table(path=file.path, file_bytes=file.size, metadata=metadata, tensors=tensors)
+    alignment = _alignment(file, metadata)
+    tensors = _read_tensors(file, tensor_count, alignment)
+    return Table(
+        path=file.path,
+        file_bytes=file.size,
+        data_offset=_padded(file.position, alignment),
+        metadata=metadata,
+        tensors=tensors,
+    )
 
 
 def _check_version(file: BoundedFile) -> None:
@@ -213,7 +225,7 @@ def _read_tensors(file: BoundedFile, count: int, alignment: int) -> tuple[Tensor
         *shape, kind, offset = tail.unpack(file.take(tail.size))
         if offset != _padded(data_bytes, alignment):
             raise file.damaged(f"the data of {name!r} are not where those of the tensor before end")
-        tensors[name] = _tensor(file, name, kind, tuple(shape))
+        tensors[name] = _tensor(file, name, kind, tuple(shape), offset)
         data_bytes = offset + tensors[name].bytes
     needed = _padded(file.position, alignment) + data_bytes if tensors else file.position
     if needed > file.size:
@@ -221,7 +233,7 @@ def _read_tensors(file: BoundedFile, count: int, alignment: int) -> tuple[Tensor
     return tuple(tensors.values())
 
 
-def _tensor(file: BoundedFile, name: str, kind: int, shape: tuple[int, ...]) -> TensorInfo:
+def _tensor(file: BoundedFile, name: str, kind: int, shape: tuple[int, ...], offset: int) -> TensorInfo:
     tensor_type = TENSOR_TYPES.get(kind)
     if tensor_type is None:
         raise unsupported(file.path, f"{name!r} has tensor type {kind}, which the engine does not know")
@@ -229,7 +241,7 @@ def _tensor(file: BoundedFile, name: str, kind: int, shape: tuple[int, ...]) -> 
     values = prod(shape)
     if not 0 < values <= MAX_VALUES or row % tensor_type.block_values:
         raise file.damaged(f"the tensor {name!r} cannot have the shape {shape} in {tensor_type.name}")
-    return TensorInfo(name, tensor_type, shape, values // tensor_type.block_values * tensor_type.block_bytes)
+    return TensorInfo(name, tensor_type, shape, values // tensor_type.block_values * tensor_type.block_bytes, offset)
 
 
 def _padded(size: int, alignment: int) -> int:

@@ -35,6 +35,15 @@ class _Tensor(NamedTuple):
     role: Role
 
 
+class ExpertTensor(NamedTuple):
+    """Where the data of one tensor of routed experts lie: `bytes` bytes from `offset` on in `path`."""
+
+    name: str
+    path: Path
+    offset: int
+    bytes: int
+
+
 class _Blocks(NamedTuple):
     """How many blocks the model has, how many of them are run, and which hold routed experts."""
 
@@ -56,6 +65,24 @@ def read_facts(path: Path) -> ModelFacts:
     facts = _facts(tables)
     logger.info("read the tables of %s in %.0f ms", path.name, (time.perf_counter() - started) * 1000)
     return facts
+
+
+def read_expert_tensors(path: Path) -> tuple[ExpertTensor, ...]:
+    """Every tensor of routed experts of the model at `path`, without those of blocks that only draft tokens.
+
+    Raises:
+        AppError: as `read_facts`.
+    """
+    _check_encodable(path)
+    tables = read_shards(path.absolute())
+    names = [parse_name(info.name) for table in tables for info in table.tensors]
+    blocks = _blocks(Metadata(tables[0]), names)
+    return tuple(
+        ExpertTensor(info.name, table.path, table.data_offset + info.offset, info.bytes)
+        for table in tables
+        for info in table.tensors
+        if _role(parse_name(info.name), blocks) is Role.EXPERTS
+    )
 
 
 def _check_encodable(path: Path) -> None:

@@ -63,17 +63,18 @@ def predict(facts: ModelFacts, machine: Machine, plan: Plan) -> tuple[MemoryPart
     margin are estimates. Layers in the disk lane take no memory: the system keeps what happens to fit.
     """
     gpus = {gpu.device: gpu for gpu in machine.gpus}
-    compute = compute_bytes(facts, plan, copies_weights=_copies_weights(machine))
+    compute = compute_bytes(facts, plan, copies_weights=copies_weights(machine))
     parts: list[MemoryPart] = []
-    for device in (*plan.gpus, CPU_LANE):
+    for device in _devices(plan):
         on_cpu = device == CPU_LANE
         attends = device == (plan.gpu or CPU_LANE)
         sizes = {
             "weights": _weight_bytes(facts, plan, device),
             "experts": expert_bytes(facts, (layer for layer, lane in plan.expert_lanes.items() if lane == device)),
             "kv": kv_bytes(facts, plan.n_ctx, plan.n_ubatch, plan.kv_type) if attends else 0,
-            "compute": compute[device],
-            "pool": 0 if on_cpu else plan.pool_bytes,
+            "compute": compute.get(device, 0),  # none on a GPU that only holds the pool
+            "pool": plan.pool_bytes if device == plan.pool_on else 0,
+            "staging": plan.staging_bytes if device == plan.pool_on else 0,
             "context": _ENGINE_PROCESS if on_cpu else _driver_context(gpus.get(device)),
             "margin": _share(machine.ram.total_bytes, *_RAM_MARGIN) if on_cpu else _gpu_margin(gpus.get(device)),
         }
@@ -96,7 +97,7 @@ def fits(plan: Plan, machine: Machine) -> tuple[Shortfall, ...]:
     free = {gpu.device: gpu.free_bytes for gpu in machine.gpus} | {CPU_LANE: machine.ram.available_bytes}
     shortfalls = (
         Shortfall(device=device, needed_bytes=needed_bytes(plan, machine, device), free_bytes=free.get(device, 0))
-        for device in (*plan.gpus, CPU_LANE)
+        for device in _devices(plan)
     )
     return tuple(shortfall for shortfall in shortfalls if shortfall.lacking_bytes > 0)
 
@@ -120,8 +121,9 @@ def needed_bytes(plan: Plan, machine: Machine, device: str) -> int:
     """
     needed = plan.bytes_on(device)
     if device == CPU_LANE:
+        used = _devices(plan)
         needed += sum(
-            predicted_use(plan, gpu.device) for gpu in machine.gpus if gpu.device in plan.gpus and uses_main_memory(gpu)
+            predicted_use(plan, gpu.device) for gpu in machine.gpus if gpu.device in used and uses_main_memory(gpu)
         )
     return needed
 
@@ -129,6 +131,12 @@ def needed_bytes(plan: Plan, machine: Machine, device: str) -> int:
 def uses_main_memory(gpu: Gpu) -> bool:
     """Whether what the GPU calls its memory is main memory."""
     return gpu.kind in (GpuKind.INTEGRATED, GpuKind.SOFTWARE)
+
+
+def _devices(plan: Plan) -> tuple[str, ...]:
+    """Every device whose memory the plan takes: its GPUs, that of the pool, main memory last."""
+    pool = (plan.pool_on,) if plan.pool_on not in (None, CPU_LANE, *plan.gpus) else ()
+    return (*plan.gpus, *pool, CPU_LANE)
 
 
 def _weight_bytes(facts: ModelFacts, plan: Plan, device: str) -> int:
@@ -151,7 +159,8 @@ def _weight_bytes(facts: ModelFacts, plan: Plan, device: str) -> int:
     return 0
 
 
-def _copies_weights(machine: Machine) -> bool:
+def copies_weights(machine: Machine) -> bool:
+    """Whether llama.cpp itself copies CPU-lane experts to the GPU for large batches: without the expert device."""
     return machine.engine is None or not machine.engine.expert_device
 
 

@@ -8,10 +8,13 @@ import msgspec
 from app.errors import AppError, ErrorCode
 from app.hardware.facts import Cpu, Gpu, GpuKind, Machine
 from app.model.facts import ModelFacts
+from app.placement.cache_guard import guard_pool
+from app.placement.cache_orders import check_policy, check_pool, check_residency
 from app.placement.kv_cache import CONTEXT_BLOCK, full_cells, usable_kv_types
 from app.placement.lanes import gpu_lanes, most_on_gpu, with_gpu_lanes
-from app.placement.memory import Shortfall, expert_bytes, fits, predict
-from app.placement.plan import CPU_LANE, DISK_LANE, KV_TYPES, Plan, Step
+from app.placement.memory import Shortfall, expert_bytes, fits, predict, spare_bytes
+from app.placement.plan import CPU_LANE, DISK_LANE, KV_TYPES, CachePolicy, Plan, Step
+from app.placement.pool import keeping_pool_full, may_stage, staging_need, wished_pool, with_staging
 from app.units import format_bytes
 
 AUTO_GPU = "auto"
@@ -26,6 +29,8 @@ STEP_ROUNDED = "rounded context"
 STEP_THREADS = "fewer threads"
 STEP_SOFTWARE_GPU = "experts off the software GPU"
 STEP_GPU_CHOSEN = "attention on the GPU"
+STEP_MAPPED = "experts stay mapped"
+STEP_CYCLE = "pool below one token cycle"
 
 _DEFAULT_CONTEXT = 8192
 _LEAST_CONTEXT = 2048
@@ -33,6 +38,10 @@ _LEAST_CONTEXT = 2048
 _LEAST_CONTEXT_AT_ALL = 512
 """Tokens: a question and its answer; taken only where nothing larger fits in any way."""
 _BATCH = 512
+_MAPPED_REASON = (
+    "Main memory has no room for a copy of every CPU-lane expert in the processor's faster layout, so experts "
+    "are computed as they lie in the file, whose pages the system may drop and read again."
+)
 
 
 class Wishes(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,12 +52,18 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
         n_ctx: Context length in tokens.
         kv_type: Cache type, one of KV_TYPES.
         threads: Threads for decoding and prompts.
+        pool_bytes: Size of the pool for single experts; 0 for none. Without a wish there is none.
+        residency: How CPU-lane experts are kept, one of RESIDENCIES.
+        policy: How the pool is filled.
     """
 
     gpu: str | None = AUTO_GPU
     n_ctx: int | None = None
     kv_type: str | None = None
     threads: int | None = None
+    pool_bytes: int | None = None
+    residency: str | None = None
+    policy: CachePolicy | None = None
 
 
 NO_WISHES = Wishes()
@@ -75,6 +90,10 @@ def make_plan(facts: ModelFacts, machine: Machine, wishes: Wishes = NO_WISHES) -
     experts go to the GPU: memory that could hold them belongs to what was conceded. If nothing fits, the
     plan that lacks least says so in a step.
 
+    A wished pool comes before whole layers, and is as large as what attention and cache leave free. Where
+    experts stay off the GPU and memory allows, a staging area lets the expert device copy them over for a
+    prompt; it comes before the last whole layer.
+
     Raises:
         AppError: device_missing, the wished GPU is not there; bad_usage, a wish that no plan can meet.
     """
@@ -85,15 +104,34 @@ def make_plan(facts: ModelFacts, machine: Machine, wishes: Wishes = NO_WISHES) -
     threads, steps = _threads(machine.cpu, wishes.threads)
     steps += _rounding_steps(choices[0], wishes)
     steps += _concessions(choices[0], chosen, rejected)
-    plan = _bare_plan(facts, chosen)
+    plan = msgspec.structs.replace(
+        _bare_plan(facts, chosen),
+        threads=threads,
+        threads_batch=threads,
+        residency=wishes.residency or "repacked",
+        policy=wishes.policy or CachePolicy(),
+    )
+    pool, pool_steps = wished_pool(plan, facts, machine, wishes.pool_bytes or 0)
+    steps += pool_steps
+    plan = msgspec.structs.replace(plan, pool_bytes=pool)
     on_gpu: dict[int, str] = {}
     if gpu and facts.moe_layers and not rejected:
         if gpu.kind is GpuKind.SOFTWARE:
             steps.append(_software_step(gpu))
         else:
-            on_gpu = most_on_gpu(plan, facts, machine, gpu.device)
-    plan = msgspec.structs.replace(plan, threads=threads, threads_batch=threads, steps=tuple(steps))
-    return _placed(plan, facts, machine, on_gpu)
+            on_gpu = _layers_on_gpu(plan, facts, machine, gpu.device)
+    return _placed(msgspec.structs.replace(plan, steps=tuple(steps)), facts, machine, on_gpu)
+
+
+def _layers_on_gpu(plan: Plan, facts: ModelFacts, machine: Machine, gpu: str) -> dict[int, str]:
+    """Whole layers that go to the GPU beside the pool, and beside a staging area where some stay off it."""
+    on_gpu = keeping_pool_full(plan, facts, most_on_gpu(plan, facts, machine, gpu))
+    if len(on_gpu) == len(facts.moe_layers) or not may_stage(plan, facts, machine):
+        return on_gpu
+    staged = with_staging(plan, facts, machine, staging_need(facts))
+    if spare_bytes(staged, machine, gpu) < 0:
+        return on_gpu
+    return keeping_pool_full(plan, facts, most_on_gpu(staged, facts, machine, gpu))
 
 
 def with_lanes(plan: Plan, facts: ModelFacts, machine: Machine, layers: Iterable[int], lane: str) -> Plan:
@@ -118,7 +156,10 @@ def with_lanes(plan: Plan, facts: ModelFacts, machine: Machine, layers: Iterable
     if strange := [str(layer) for layer in layers if layer not in facts.expert_bytes]:
         raise AppError(ErrorCode.BAD_USAGE, f"These layers have no experts: {', '.join(strange)}.")
     on_gpu = {layer: its for layer, its in gpu_lanes(plan).items() if layer not in layers}
-    steps = [step for step in plan.steps if step.name not in (STEP_DISK, STEP_DOES_NOT_FIT)]
+    decided_again = (STEP_CYCLE, STEP_DISK, STEP_MAPPED, STEP_DOES_NOT_FIT)
+    steps = [step for step in plan.steps if step.name not in decided_again]
+    # What was mapped for want of memory is tried again; what was wished to be mapped stays so.
+    residency = "repacked" if any(step.name == STEP_MAPPED for step in plan.steps) else plan.residency
     gpu = plan.gpu
     if lane != CPU_LANE:
         on_gpu |= dict.fromkeys(layers, lane)
@@ -132,7 +173,7 @@ def with_lanes(plan: Plan, facts: ModelFacts, machine: Machine, layers: Iterable
                     reason=f"Experts on {lane} need that GPU, so attention, KV cache and output are there too.",
                 )
             )
-    moved = msgspec.structs.replace(plan, gpu=gpu, steps=tuple(steps))
+    moved = msgspec.structs.replace(plan, gpu=gpu, residency=residency, steps=tuple(steps))
     return _placed(moved, facts, machine, on_gpu)
 
 
@@ -148,6 +189,11 @@ def _check(facts: ModelFacts, wishes: Wishes) -> None:
         )
     if wishes.threads is not None and wishes.threads <= 0:
         raise AppError(ErrorCode.BAD_USAGE, f"{wishes.threads} threads are impossible: it takes at least 1.")
+    check_pool(wishes.pool_bytes or 0, 0)
+    if wishes.residency is not None:
+        check_residency(wishes.residency)
+    if wishes.policy is not None:
+        check_policy(wishes.policy)
     if wishes.kv_type is None:
         return
     usable = usable_kv_types(facts)
@@ -302,9 +348,16 @@ def _software_step(gpu: Gpu) -> Step:
 
 
 def _placed(plan: Plan, facts: ModelFacts, machine: Machine, on_gpu: dict[int, str]) -> Plan:
-    """`plan` with its lanes and memory, and the steps that follow from them."""
-    placed = with_gpu_lanes(plan, facts, machine, on_gpu)
+    """`plan` with its lanes, staging area, residency and memory, and the steps that follow from them."""
+    placed = with_gpu_lanes(msgspec.structs.replace(plan, staging_bytes=0), facts, machine, on_gpu)
+    need = staging_need(facts)
+    if may_stage(placed, facts, machine) and spare_bytes(placed, machine, placed.gpu or "") >= need:
+        placed = with_staging(placed, facts, machine, need)
     steps = list(placed.steps)
+    off_gpu = {layer: size for layer, size in facts.expert_bytes.items() if layer not in on_gpu}
+    guard = guard_pool(off_gpu, facts.expert_count, facts.experts_used, placed.pool_bytes)
+    if guard.sentence:
+        steps.append(Step(name=STEP_CYCLE, reason=guard.sentence))
     on_disk = [layer for layer, lane in placed.expert_lanes.items() if lane == DISK_LANE]
     if on_disk:
         reason = (
@@ -313,6 +366,12 @@ def _placed(plan: Plan, facts: ModelFacts, machine: Machine, on_gpu: dict[int, s
             "are read from the file when they are needed."
         )
         steps.append(Step(name=STEP_DISK, reason=reason))
-    if shortfalls := fits(placed, machine):
+    residency = placed.residency
+    shortfalls = fits(placed, machine)
+    if residency == "repacked" and (on_disk or any(short.device == CPU_LANE for short in shortfalls)):
+        residency = "mapped"
+        if facts.moe_layers:
+            steps.append(Step(name=STEP_MAPPED, reason=_MAPPED_REASON))
+    if shortfalls:
         steps.append(Step(name=STEP_DOES_NOT_FIT, reason=_figures(shortfalls)))
-    return msgspec.structs.replace(placed, steps=tuple(steps))
+    return msgspec.structs.replace(placed, residency=residency, steps=tuple(steps))

@@ -11,8 +11,8 @@ from app.units import format_bytes
 def describe_plan(plan: Plan, facts: ModelFacts) -> str:
     """The plan in one line, its figures without the margins that are left free.
 
-    Example: "Experts of 18 of 48 layers on the GPU, 30 on the CPU; context 8,192 tokens; predicted
-    6.2 GiB on CUDA0, 11.4 GiB of RAM".
+    Example: "Experts of 18 of 48 layers on the GPU, 30 on the CPU, a pool of 2.0 GiB for single experts on
+    the GPU; context 8,192 tokens; predicted 6.2 GiB on CUDA0, 11.4 GiB of RAM".
     """
     context = f"context {plan.n_ctx:,} tokens"
     if plan.kv_type != "f16":
@@ -21,9 +21,9 @@ def describe_plan(plan: Plan, facts: ModelFacts) -> str:
 
 
 def describe_lanes(plan: Plan, facts: ModelFacts) -> tuple[str, ...]:
-    """One line for each lane that holds experts, GPUs first.
+    """One line for each lane that holds experts, GPUs first, and one for the pool.
 
-    Example: "CUDA0: experts of 18 layers (0–17), 6.4 GiB".
+    Example: "CUDA0: experts of 18 layers (0–17), 6.4 GiB", "CUDA0: pool for single experts, 2.0 GiB".
     """
     lines = []
     for lane in (*plan.gpus, CPU_LANE, DISK_LANE):
@@ -31,6 +31,8 @@ def describe_lanes(plan: Plan, facts: ModelFacts) -> tuple[str, ...]:
         if layers:
             size = format_bytes(expert_bytes(facts, layers))
             lines.append(f"{lane}: experts of {_count(len(layers))} ({layer_runs(layers)}), {size}")
+    if plan.pool_on and plan.pool_bytes:
+        lines.append(f"{plan.pool_on}: pool for single experts, {format_bytes(plan.pool_bytes)}")
     return tuple(lines)
 
 
@@ -65,6 +67,8 @@ def _placement(plan: Plan, facts: ModelFacts) -> str:
     text += "".join(f", {counts[lane]} {_on(plan, lane)}" for lane in held[1:])
     if plan.gpu and not counts[plan.gpu]:
         text += f", attention on {_place(plan, plan.gpu)}"
+    if plan.pool_on and plan.pool_bytes:
+        text += f", a pool of {format_bytes(plan.pool_bytes)} for single experts on {_place(plan, plan.pool_on)}"
     return text
 
 

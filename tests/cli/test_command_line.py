@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from app.placement.trace import read_trace
+
 INSPECT_KEYS = {
     "architecture", "name", "files", "context_length", "vocab_size", "layers", "moe_layers", "expert_count",
     "experts_used", "experts_shared", "embedding_length", "expert_feed_forward_length", "bytes", "expert_bytes",
@@ -21,6 +23,9 @@ BYTES_KEYS = {
 CHAT_KEYS = {
     "text", "stop_reason", "prompt_tokens", "completion_tokens", "ttft_seconds", "prompt_tokens_per_second",
     "tokens_per_second", "cache", "plan",
+}  # fmt: skip
+CACHE_KEYS = {
+    "requested_bytes", "allocated_bytes", "used", "reason", "hits", "misses", "streamed", "copied_bytes"
 }  # fmt: skip
 
 
@@ -96,11 +101,93 @@ def test_plan_places_every_layer_and_adds_up(home, demo):
 def test_chat_answers_with_every_measured_key(home, demo):
     answer = run_json(home, "chat", "demo", "-p", "Say hello.", "--max-tokens", 16, "--temperature", 0, "--gpu", "none")
     assert set(answer) >= CHAT_KEYS
-    assert set(answer["cache"]) == {"requested_bytes", "allocated_bytes", "used", "reason", "hits", "misses"}
+    assert set(answer["cache"]) == CACHE_KEYS
+    assert (answer["cache"]["used"], answer["cache"]["reason"]) == (False, "No pool was asked for.")
     assert answer["text"]
     assert answer["ttft_seconds"] > 0
     assert answer["loaded"]["expert_device"] is True
     assert answer["loaded"]["differences"] == []
+
+
+@pytest.fixture(scope="module")
+def software_gpu(home):
+    """The software Vulkan device as `probe` names it; skips where there is none."""
+    gpus = run_json(home, "probe", GGML_VK_VISIBLE_DEVICES="0")["gpus"]
+    software = [gpu["device"] for gpu in gpus if gpu["kind"] == "software"]
+    if not software:
+        pytest.skip("no software Vulkan device: the driver or the engine's Vulkan backend is missing")
+    return software[0]
+
+
+def test_a_pool_on_a_gpu_is_used_and_the_answer_says_what_it_did(home, demo, software_gpu, tmp_path):
+    trace = tmp_path / "模型.trace"
+    answer = run_json(
+        home, "chat", "demo", "-p", "Say hello.", "--max-tokens", 12, "--temperature", 0, "--gpu", software_gpu,
+        "--pool", "64MiB", "--ctx", 256, "--trace", trace, GGML_VK_VISIBLE_DEVICES="0",
+    )  # fmt: skip
+    cache = answer["cache"]
+    assert cache["used"] is True
+    assert cache["hits"] > 0
+    assert 0 < cache["allocated_bytes"] <= cache["requested_bytes"] == 64 * 1024**2
+    assert cache["copied_bytes"] > 0
+    assert "help" in cache["reason"]  # one token takes 95 MiB of experts
+    assert answer["plan"]["pool_bytes"] == 64 * 1024**2
+    assert answer["loaded"]["differences"] == []
+    recorded = read_trace(trace)
+    assert answer["trace"] == {"path": str(trace), "entries": len(recorded.entries), "dropped": 0}
+    assert len(recorded.entries) == cache["hits"] + cache["misses"]
+
+
+def test_a_conversation_says_in_one_line_what_the_cache_did(home, demo, software_gpu):
+    done = run(
+        home, "chat", "demo", "-p", "Say hello.", "--max-tokens", 6, "--gpu", software_gpu, "--pool", "96MiB",
+        "--ctx", 256, GGML_VK_VISIBLE_DEVICES="0",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    [line] = [line for line in done.stderr.splitlines() if line.startswith("[pool ")]
+    assert "routed experts were in it" in line
+    assert "MiB" in line
+
+
+def test_a_plan_tells_the_wished_cache(home, demo):
+    plan = run_json(
+        home, "plan", "demo", "--gpu", "none", "--pool", "1G", "--policy", "decay", "--stream", "off",
+        "--residency", "mapped",
+    )  # fmt: skip
+    assert (plan["pool_bytes"], plan["residency"]) == (0, "mapped")
+    assert (plan["policy"]["kind"], plan["policy"]["stream"]) == ("decay", "off")
+    assert "no pool" in [step["name"] for step in plan["steps"]]
+    off = run_json(home, "plan", "demo", "--gpu", "none", "--pool", "off")
+    assert (off["pool_bytes"], off["residency"], off["policy"]["kind"]) == (0, "repacked", "lru")
+    assert "no pool" not in [step["name"] for step in off["steps"]]
+
+
+def test_a_pool_on_a_software_gpu_is_planned_with_its_bytes(home, demo, software_gpu):
+    plan = run_json(home, "plan", "demo", "--gpu", software_gpu, "--pool", "96MiB", GGML_VK_VISIBLE_DEVICES="0")
+    parts = {(part["device"], part["part"]): part["bytes"] for part in plan["memory"]}
+    assert parts[software_gpu, "pool"] == plan["pool_bytes"] == 96 * 1024**2
+    assert parts[software_gpu, "staging"] == plan["staging_bytes"] > 0
+    words = run(home, "plan", "demo", "--gpu", software_gpu, "--pool", "96MiB", GGML_VK_VISIBLE_DEVICES="0").stdout
+    assert "a pool of 96.0 MiB for single experts" in words
+
+
+def test_a_trace_where_nothing_can_be_written_is_an_error_with_advice(home, demo, tmp_path):
+    failed = run_json(
+        home,
+        "chat",
+        "demo",
+        "-p",
+        "x",
+        "--gpu",
+        "none",
+        "--trace",
+        tmp_path / "none" / "t",
+        "--max-tokens",
+        2,
+        status=2,
+    )
+    assert failed["error"]["code"] == "folder_not_writable"
+    assert failed["error"]["advice"]
 
 
 def test_greedy_chat_is_repeatable_and_seeds_are_too(home, demo):
@@ -199,6 +286,11 @@ BAD_USAGE = [
     ("chat", "demo", "-p", "x", "--temperature", "hot"),
     ("chat", "demo", "-p", "x", "--kv", "q2"),
     ("plan", "demo", "--ctx", "-5"),
+    ("plan", "demo", "--pool", "much"),
+    ("plan", "demo", "--pool", "-1"),
+    ("plan", "demo", "--policy", "best"),
+    ("chat", "demo", "-p", "x", "--stream", "sometimes"),
+    ("chat", "demo", "-p", "x", "--residency", "compressed"),
     ("demo", "--experts", "4", "--used", "5"),
     ("demo", "--experts", "65"),
     ("chat", "demo", "--json"),

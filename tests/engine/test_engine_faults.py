@@ -9,7 +9,7 @@ import time
 
 import psutil
 import pytest
-import tiny_models
+import tiny_shapes
 from engine_driver import QUESTION, answer, plan_for
 
 from app.engine import protocol
@@ -70,7 +70,7 @@ def test_a_log_nobody_can_be_shown_does_not_stop_the_answers():
     program = (
         "import os, sys\nfrom app.engine import protocol as p\n"
         "w = lambda e: (sys.stdout.buffer.write(p.encode(e)), sys.stdout.flush())\n"
-        "w(p.Ready(protocol=1, pid=os.getpid()))\n"
+        "w(p.Ready(protocol=p.PROTOCOL_VERSION, pid=os.getpid()))\n"
         "for line in sys.stdin.buffer:\n"
         "    w(p.LogLine(level='error', text='x')); w(p.Unloaded(id=p.decode_request(line).id))\n"
     )
@@ -82,7 +82,7 @@ def test_a_log_nobody_can_be_shown_does_not_stop_the_answers():
 def test_a_child_that_does_not_answer_is_given_up_in_time():
     program = (
         "import os, sys\nfrom app.engine import protocol as p\n"
-        "sys.stdout.buffer.write(p.encode(p.Ready(protocol=1, pid=os.getpid()))); sys.stdout.flush()\n"
+        "sys.stdout.buffer.write(p.encode(p.Ready(protocol=p.PROTOCOL_VERSION, pid=os.getpid()))); sys.stdout.flush()\n"
         "sys.stdin.buffer.read()\n"
     )
     with EngineClient([sys.executable, "-c", program]) as client, pytest.raises(AppError) as caught:
@@ -111,7 +111,7 @@ def test_a_plan_llama_cpp_would_abort_on_is_refused(demo_model, changes):
 
 def test_a_model_without_a_vocabulary_is_unsupported_and_the_child_lives(tmp_path, demo_model):
     path = tmp_path / "no vocabulary.gguf"
-    tiny_models.mixtral(path)
+    tiny_shapes.mixtral(path)
     with EngineClient() as client:
         with pytest.raises(AppError) as caught:
             client.request(protocol.Load, protocol.Loaded, plan=plan_for(path, n_ctx=256))
@@ -170,7 +170,8 @@ def test_what_an_abort_printed_is_the_detail_of_the_error():
     program = (
         "import ctypes, os\nfrom app.engine import process, protocol\n"
         "out, log = process._protect_output()\n"
-        "process.EventWriter(out).write(protocol.Ready(protocol=1, pid=os.getpid(), output_log=str(log)))\n"
+        "ready = protocol.Ready(protocol=protocol.PROTOCOL_VERSION, pid=os.getpid(), output_log=str(log))\n"
+        "process.EventWriter(out).write(ready)\n"
         "libc = ctypes.CDLL(None); libc.puts(b'GGML_ASSERT(n > 0) failed'); libc.fflush(None); libc.abort()\n"
     )
     with EngineClient([sys.executable, "-c", program]) as client, pytest.raises(AppError) as caught:

@@ -31,8 +31,8 @@ lanes_of_plans = st.dictionaries(
 )
 
 
-def plan_of(lanes, gpu="CUDA0"):
-    return Plan(model_files=("m.gguf",), gpu=gpu, expert_lanes=lanes, n_ctx=4096)
+def plan_of(lanes, gpu="CUDA0", **fields):
+    return Plan(model_files=("m.gguf",), gpu=gpu, expert_lanes=lanes, n_ctx=4096, **fields)
 
 
 def lane_of_tensor(arguments, name, default):
@@ -40,9 +40,11 @@ def lane_of_tensor(arguments, name, default):
     return next((lane for pattern, lane in arguments.overrides if re.search(pattern, name)), default)
 
 
-def test_on_the_cpu_alone_nothing_is_offloaded_or_overridden():
+def test_on_the_cpu_alone_nothing_is_offloaded_and_experts_are_named_so_that_the_log_tells_their_buffers():
     arguments = load_arguments(plan_of({0: CPU_LANE, 1: DISK_LANE}, gpu=None))
-    assert (arguments.devices, arguments.n_gpu_layers, arguments.overrides) == ((), 0, ())
+    assert (arguments.devices, arguments.n_gpu_layers) == ((), 0)
+    assert arguments.overrides == ((r"^blk\.(0|1)\.ffn_(up|down|gate|gate_up)_(ch|)exps\.", "CPU"),)
+    assert load_arguments(plan_of({}, gpu=None)).overrides == ()
 
 
 def test_with_a_gpu_every_layer_goes_there_and_cpu_and_disk_are_one_override():
@@ -65,6 +67,24 @@ def test_another_gpu_gets_an_override_of_its_own_and_comes_after_the_attentions(
 def test_experts_on_a_gpu_without_attention_there_are_refused():
     with pytest.raises(AppError, match="CUDA0") as caught:
         load_arguments(plan_of({0: "CUDA0"}, gpu=None))
+    assert caught.value.code is ErrorCode.BAD_USAGE
+
+
+def test_the_gpu_that_holds_the_pool_is_among_the_devices():
+    lanes = {0: CPU_LANE, 1: "CUDA1"}
+    assert load_arguments(plan_of(lanes, pool_bytes=1)).devices == ("CUDA0", "CUDA1")
+    assert load_arguments(plan_of(lanes, pool_bytes=1, pool_device="CUDA2")).devices == ("CUDA0", "CUDA1", "CUDA2")
+    assert load_arguments(plan_of({0: CPU_LANE}, pool_device="CUDA2")).devices == ("CUDA0",)
+
+
+def test_a_pool_on_the_cpu_is_no_device_to_offload_to():
+    arguments = load_arguments(plan_of({0: CPU_LANE}, gpu=None, pool_bytes=1, pool_device=CPU_LANE))
+    assert (arguments.devices, arguments.n_gpu_layers) == ((), 0)
+
+
+def test_a_pool_on_a_gpu_without_attention_there_is_refused():
+    with pytest.raises(AppError, match="a pool on CUDA0") as caught:
+        load_arguments(plan_of({0: CPU_LANE}, gpu=None, pool_bytes=1, pool_device="CUDA0"))
     assert caught.value.code is ErrorCode.BAD_USAGE
 
 

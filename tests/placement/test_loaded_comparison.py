@@ -98,3 +98,19 @@ def test_the_table_sets_prediction_and_report_side_by_side():
         row("CPU", "compute", 30, 21),
         row("CPU", "mapped", None, 1500),
     )
+
+
+def test_pool_and_staging_are_rows_of_their_own_and_repacked_weights_are_compared_with_nothing():
+    """Only a part of the CPU's weights is repacked; the rest is mapped, which is no memory of its own."""
+    memory = tuple(
+        MemoryPart(device=device, part=part, bytes=mib * MIB)
+        for device, part, mib in (("CUDA0", "pool", 64), ("CUDA0", "staging", 8), ("CPU", "weights", 100))
+    )
+    reported = buffers(("CUDA0", "pool", 60), ("CUDA0", "staging", 8), ("CPU", "repacked", 40))
+    table = memory_table(plan_of({0: CPU_LANE}, memory=memory), reported)
+    assert [(row.part, row.predicted_bytes, row.reported_bytes) for row in table] == [
+        ("pool", 64 * MIB, 60 * MIB),
+        ("staging", 8 * MIB, 8 * MIB),
+        ("weights", 100 * MIB, None),
+        ("repacked", None, 40 * MIB),
+    ]

@@ -145,12 +145,31 @@ def test_without_the_expert_device_the_gpu_must_hold_copies_of_cpu_experts():
     )
 
 
-def test_the_pool_counts_on_every_gpu_and_not_in_main_memory():
+def test_pool_and_staging_area_count_on_the_device_that_holds_them_and_nowhere_else():
     facts = qwen3_30b()
-    machine = make_machine(make_gpu())
-    got = sizes(facts, machine, plan_of(facts, "CUDA0", pool_bytes=GIB))
-    assert got["CUDA0", "pool"] == GIB
-    assert ("CPU", "pool") not in got
+    machine = make_machine(make_gpu(), make_gpu(device="CUDA1"))
+    lanes = {layer: "CUDA1" if layer < 4 else CPU_LANE for layer in range(48)}
+    for device in (None, "CUDA0", "CUDA1"):
+        plan = plan_of(facts, "CUDA0", lanes, pool_bytes=GIB, staging_bytes=3 * MIB, pool_device=device)
+        got = sizes(facts, machine, plan)
+        expected = {(device or "CUDA0", "pool"): GIB, (device or "CUDA0", "staging"): 3 * MIB}
+        assert {key: size for key, size in got.items() if key[1] in ("pool", "staging")} == expected
+
+
+def test_a_gpu_that_only_holds_the_pool_needs_its_driver_and_a_margin_too():
+    facts = qwen3_30b()
+    machine = make_machine(make_gpu(), make_gpu(2 * GIB, device="CUDA1"))
+    plan = plan_of(facts, "CUDA0", pool_bytes=GIB, pool_device="CUDA1")
+    parts = {part: size for (device, part), size in sizes(facts, machine, plan).items() if device == "CUDA1"}
+    assert set(parts) == {"pool", "context", "margin"}
+    larger = with_memory(msgspec.structs.replace(plan, pool_bytes=2 * GIB), facts, machine)
+    assert [short.device for short in fits(larger, machine)] == ["CUDA1"]
+
+
+def test_a_pool_in_main_memory_counts_there():
+    facts = qwen3_30b()
+    plan = plan_of(facts, pool_bytes=GIB, pool_device=CPU_LANE)
+    assert sizes(facts, make_machine(), plan)["CPU", "pool"] == GIB
 
 
 def test_cuda_takes_more_before_anything_is_loaded_than_vulkan_and_a_software_gpu_nothing():

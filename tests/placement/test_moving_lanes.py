@@ -1,7 +1,7 @@
 """Moving layers between lanes by hand."""
 
 import pytest
-from factories import GIB, deepseek_v2_lite, demo, make_gpu, make_machine, qwen3_30b
+from factories import GIB, MIB, deepseek_v2_lite, demo, make_gpu, make_machine, qwen3_30b
 
 from app.errors import AppError, ErrorCode
 from app.hardware.facts import GpuKind
@@ -21,8 +21,10 @@ def test_moved_layers_change_lane_and_the_memory_follows():
     moved = with_lanes(plan, facts, machine, [3, 7], CPU_LANE)
     assert {layer for layer, lane in moved.expert_lanes.items() if lane == CPU_LANE} == {3, 7}
     assert moved.memory == predict(facts, machine, moved)
+    # A staging area comes with the first layers that are off the GPU.
+    assert (plan.staging_bytes, moved.staging_bytes) == (0, 8 * facts.expert_bytes[0])
     change = plan.bytes_on("CUDA0") - moved.bytes_on("CUDA0")
-    assert change == expert_bytes(facts, [3, 7])
+    assert change == expert_bytes(facts, [3, 7]) - moved.staging_bytes
     assert (moved.n_ctx, moved.kv_type, moved.threads) == (plan.n_ctx, plan.kv_type, plan.threads)
 
 
@@ -80,7 +82,8 @@ def test_layers_move_from_disk_to_ram_as_others_leave_for_the_gpu():
     disk_after = [layer for layer, lane in moved.expert_lanes.items() if lane == DISK_LANE]
     assert len(disk_before) == len(disk_after) + 3
     assert names(all_off).count("experts on disk") == names(moved).count("experts on disk") == 1
-    assert f"{len(disk_after)} of 48 layers" in moved.steps[-1].reason
+    [step] = [step for step in moved.steps if step.name == "experts on disk"]
+    assert f"{len(disk_after)} of 48 layers" in step.reason
     assert fits(moved, machine) == ()
 
 
@@ -117,3 +120,25 @@ def test_layers_without_experts_are_refused():
     with pytest.raises(AppError, match="no experts: 0, 99") as caught:
         with_lanes(make_plan(facts, machine), facts, machine, [0, 1, 99], CPU_LANE)
     assert caught.value.code is ErrorCode.BAD_USAGE
+
+
+def test_experts_that_leave_the_disk_are_repacked_again_unless_they_were_wished_to_be_mapped():
+    facts = demo()
+    machine = make_machine(make_gpu(), ram=700 * MIB, ram_total=8 * GIB)
+    plan = with_lanes(make_plan(facts, machine), facts, machine, facts.moe_layers, CPU_LANE)
+    assert (plan.residency, names(plan)) == ("mapped", ["experts on disk", "experts stay mapped"])
+    back = with_lanes(plan, facts, machine, facts.moe_layers, "CUDA0")
+    assert (back.residency, names(back)) == ("repacked", [])
+    wished = make_plan(facts, machine, Wishes(residency="mapped"))
+    off = with_lanes(wished, facts, machine, facts.moe_layers, CPU_LANE)
+    assert (off.residency, names(off)) == ("mapped", ["experts on disk"])
+    assert with_lanes(off, facts, machine, facts.moe_layers, "CUDA0").residency == "mapped"
+
+
+def test_a_wished_pool_stays_when_layers_are_moved():
+    facts = qwen3_30b()
+    machine = make_machine(make_gpu(8 * GIB))
+    plan = make_plan(facts, machine, Wishes(pool_bytes=3 * GIB))
+    moved = with_lanes(plan, facts, machine, list(plan.expert_lanes)[:1], CPU_LANE)
+    assert moved.pool_bytes == plan.pool_bytes == 3 * GIB
+    assert moved.memory == predict(facts, machine, moved)

@@ -11,7 +11,8 @@ from app.placement.kv_cache import usable_kv_types
 from app.placement.lanes import gpu_lanes
 from app.placement.memory import expert_bytes, fits, predict
 from app.placement.plan import CPU_LANE, DISK_LANE, Plan
-from app.placement.planner import STEP_DOES_NOT_FIT, Wishes, make_plan, with_lanes
+from app.placement.planner import STEP_DOES_NOT_FIT, STEP_MAPPED, Wishes, make_plan, with_lanes
+from app.placement.pool import STEP_NO_POOL, STEP_POOL
 
 some = settings(max_examples=150, deadline=None)
 widths = st.sampled_from([0, 32, 80, 512, 1024])
@@ -102,14 +103,18 @@ def test_a_plan_is_over_budget_only_where_no_plan_fits_and_then_says_so(facts, f
 @some
 @given(models(), free_memory, memories(most=2 * GIB), free_memory, st.sampled_from([None, 1024, 2048]))
 def test_more_free_vram_never_puts_fewer_expert_bytes_on_the_gpu(facts, free, more, ram, n_ctx):
+    """The staging area holds experts too: where it first fits, it may take the place of a small layer."""
     assume(n_ctx is None or n_ctx <= facts.context_length)
     total = 20 * GIB
-    on_gpu = []
-    for memory in (free, free + more):
-        machine = make_machine(make_gpu(memory, total=total), ram=ram, ram_total=16 * GIB)
-        plan = make_plan(facts, machine, Wishes(n_ctx=n_ctx))
-        on_gpu.append(expert_bytes(facts, gpu_lanes(plan)))
-    assert on_gpu[0] <= on_gpu[1]
+    less, more_room = [
+        make_plan(
+            facts,
+            make_machine(make_gpu(memory, total=total), ram=ram, ram_total=16 * GIB),
+            Wishes(n_ctx=n_ctx),
+        )
+        for memory in (free, free + more)
+    ]
+    assert expert_bytes(facts, gpu_lanes(less)) <= expert_bytes(facts, gpu_lanes(more_room)) + more_room.staging_bytes
 
 
 @some
@@ -138,6 +143,34 @@ def test_every_moe_layer_has_one_lane_and_memory_is_that_of_the_lanes(facts, fre
     assert set(plan.expert_lanes.values()) <= {"CUDA0", CPU_LANE, DISK_LANE}
     assert plan.memory == predict(facts, machine, plan)
     assert plan.gpu is not None or not gpu_lanes(plan)
+
+
+@some
+@given(models(), free_memory, free_memory, kinds, memories())
+def test_a_wished_pool_is_as_large_as_wished_or_a_step_says_why_not(facts, free, ram, kind, wished):
+    machine = make_machine(make_gpu(free, kind=kind), ram=ram, ram_total=16 * GIB)
+    plan = make_plan(facts, machine, Wishes(gpu="CUDA0", pool_bytes=wished))
+    named = [step.name for step in plan.steps]
+    assert plan.pool_bytes <= wished
+    assert (plan.pool_bytes < wished) == (STEP_POOL in named or STEP_NO_POOL in named)
+    assert (plan.pool_bytes == 0) == (STEP_NO_POOL in named)
+    assert plan.gpu or not plan.pool_bytes
+    # Neither pool nor staging area is why a plan does not fit.
+    bare = with_memory(msgspec.structs.replace(plan, pool_bytes=0, staging_bytes=0), facts, machine)
+    assert [short.device for short in fits(plan, machine)] == [short.device for short in fits(bare, machine)]
+    # What is off the GPU could fill the pool.
+    off_gpu = [layer for layer in facts.moe_layers if layer not in gpu_lanes(plan)]
+    assert plan.pool_bytes <= expert_bytes(facts, off_gpu)
+
+
+@some
+@given(models(), free_memory, free_memory, kinds)
+def test_experts_are_repacked_only_where_a_copy_of_all_of_them_fits(facts, free, ram, kind):
+    machine = make_machine(make_gpu(free, kind=kind), ram=ram, ram_total=16 * GIB)
+    plan = make_plan(facts, machine)
+    short = DISK_LANE in plan.expert_lanes.values() or any(its.device == CPU_LANE for its in fits(plan, machine))
+    assert plan.residency == ("mapped" if short else "repacked")
+    assert (STEP_MAPPED in [step.name for step in plan.steps]) == (short and bool(facts.moe_layers))
 
 
 @some

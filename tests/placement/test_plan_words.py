@@ -89,6 +89,16 @@ def test_lanes_are_summed_up_one_by_one():
     )
 
 
+def test_a_pool_is_told_with_its_size_and_place():
+    plan = plan_of("CUDA0", (CPU_LANE, 48), pool_bytes=2048 * MIB)
+    assert describe_plan(plan, FACTS).startswith(
+        "Experts of all 48 layers on the CPU, attention on the GPU, "
+        "a pool of 2.0 GiB for single experts on the GPU; context"
+    )
+    assert describe_lanes(plan, FACTS)[-1] == "CUDA0: pool for single experts, 2.0 GiB"
+    assert "pool" not in describe_plan(plan_of("CUDA0", (CPU_LANE, 48), staging_bytes=MIB), FACTS)
+
+
 def test_neighbouring_layers_are_joined():
     assert layer_runs([9, 1, 2, 3, 7, 6]) == "1–3, 6–7, 9"
     assert layer_runs([]) == ""

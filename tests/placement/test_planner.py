@@ -91,10 +91,12 @@ def test_what_main_memory_cannot_hold_is_read_from_disk_and_the_plan_says_so():
     assert on_disk == list(range(48 - len(on_disk), 48))
     assert fits(plan, machine) == ()
     assert machine.ram.available_bytes - plan.bytes_on("CPU") < expert_bytes(facts, [0])
-    [step] = plan.steps
+    step, mapped = plan.steps
     assert step.name == "experts on disk"
     assert f"{len(on_disk)} of 48 layers" in step.reason
     assert "10.0 GiB" in step.reason
+    assert (plan.residency, mapped.name) == ("mapped", "experts stay mapped")
+    assert "no room for a copy" in mapped.reason
 
 
 def test_a_larger_layer_is_passed_over_for_smaller_ones():

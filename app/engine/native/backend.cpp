@@ -1,16 +1,10 @@
-// One llama.cpp context's stream: counts the routings of each split and has the CPU compute it.
-//
-// A split is divided into pairs and the pairs into lanes; today every pair's lane is the CPU, so the
-// split's own graph is computed as it stands, without clones or copies.
+// One llama.cpp context's stream as ggml sees it, and the list of all contexts alive.
 #include "expert_device.h"
 #include "internal.h"
-#include "split.h"
 
-#include <exception>
 #include <memory>
 #include <mutex>
 #include <unordered_map>
-#include <vector>
 
 namespace expert_device {
 
@@ -24,7 +18,6 @@ thread_local int64_t last_id = 0;
 // ggml owns the backend; the context is shared with readers on other threads.
 struct Stream {
     std::shared_ptr<Context> context;
-    std::vector<Pair> pairs;  // kept to avoid an allocation a split
 };
 
 Context & context_of(ggml_backend_t backend) {
@@ -41,36 +34,12 @@ void backend_free(ggml_backend_t backend) {
         std::lock_guard<std::mutex> lock(contexts_mutex);
         contexts.erase(stream->context->id);
     }
-    delete stream;
+    delete stream;  // the context goes with its last reader
     delete backend;
 }
 
-void count_routing(Stream & stream, ggml_cgraph * graph, int32_t phase) {
-    for (const Chain & chain : chains_of(graph)) {
-        stream.pairs.clear();
-        pairs_of(chain, stream.pairs);
-        stream.context->routing.add(chain.layer, chain.experts, phase, stream.pairs.data(), stream.pairs.size());
-    }
-}
-
 ggml_status graph_compute(ggml_backend_t backend, ggml_cgraph * graph) {
-    auto * stream = static_cast<Stream *>(backend->context);
-    Context & context = *stream->context;
-    const int32_t phase = context.phase.load(std::memory_order_relaxed);
-    const ggml_status status = ggml_backend_graph_compute(context.cpu, graph);
-    if (status != GGML_STATUS_SUCCESS) {
-        return status;  // an aborted batch was not routed: it counts when it is computed again
-    }
-    if (phase != EXPERT_DEVICE_IGNORE) {
-        try {
-            count_routing(*stream, graph, phase);
-        } catch (const std::exception &) {
-            return GGML_STATUS_ALLOC_FAILED;  // llama.cpp ends the decode with an error
-        }
-    }
-    context.graphs.fetch_add(1, std::memory_order_relaxed);
-    context.nodes.fetch_add(static_cast<uint64_t>(ggml_graph_n_nodes(graph)), std::memory_order_relaxed);
-    return GGML_STATUS_SUCCESS;
+    return compute_graph(context_of(backend), graph);
 }
 
 ggml_backend_i backend_interface() {
@@ -95,12 +64,17 @@ template <typename F> F cpu_function(ggml_backend_t cpu, const char * name) {
 
 }  // namespace
 
+Context::Context() : settings{EXPERT_DEVICE_LRU, 2, 64, 0.98F, 1.1F, 0.0F, EXPERT_DEVICE_STREAM_AUTO, 0} {}
+
+Context::~Context() = default;
+
 ggml_backend_t new_backend() {
     auto context = std::make_shared<Context>();
-    context->cpu = ggml_backend_init_by_type(GGML_BACKEND_DEVICE_TYPE_CPU, nullptr);
-    if (context->cpu == nullptr) {
+    context->cpu.reset(ggml_backend_init_by_type(GGML_BACKEND_DEVICE_TYPE_CPU, nullptr));
+    if (!context->cpu) {
         return nullptr;
     }
+    context->cpu_clones = std::make_unique<CloneCache>(ggml_backend_get_default_buffer_type(context->cpu.get()));
     auto stream = std::make_unique<Stream>();
     stream->context = context;
     auto * backend = new ggml_backend{guid(), backend_interface(), device(), stream.get()};
@@ -123,14 +97,15 @@ int64_t last_context_of_this_thread() {
 }
 
 void set_n_threads(ggml_backend_t backend, int n_threads) {
-    ggml_backend_t cpu = context_of(backend).cpu;
+    context_of(backend).n_threads = n_threads;
+    ggml_backend_t cpu = context_of(backend).cpu.get();
     if (auto set = cpu_function<ggml_backend_set_n_threads_t>(cpu, "ggml_backend_set_n_threads")) {
         set(cpu, n_threads);
     }
 }
 
 void set_abort_callback(ggml_backend_t backend, ggml_abort_callback callback, void * data) {
-    ggml_backend_t cpu = context_of(backend).cpu;
+    ggml_backend_t cpu = context_of(backend).cpu.get();
     if (auto set = cpu_function<ggml_backend_set_abort_callback_t>(cpu, "ggml_backend_set_abort_callback")) {
         set(cpu, callback, data);
     }

@@ -5,10 +5,7 @@
 #include <cstring>
 #include <exception>
 #include <memory>
-#include <mutex>
 #include <new>
-#include <set>
-#include <unordered_set>
 
 namespace expert_device {
 
@@ -19,21 +16,10 @@ constexpr size_t alignment = 64;  // a cache line; tensors mapped from a file ha
 struct Memory {
     void * data = nullptr;
     bool owned = false;
-    int64_t model_tag = 0;
-    std::set<int32_t> layers;
-    uint64_t tensor_bytes = 0;
 };
-
-std::mutex memories_mutex;
-std::unordered_set<Memory *> memories;  // of every buffer alive, for owned_layers
-int64_t current_tag = 0;
 
 void free_buffer(ggml_backend_buffer_t buffer) {
     auto * memory = static_cast<Memory *>(buffer->context);
-    {
-        std::lock_guard<std::mutex> lock(memories_mutex);
-        memories.erase(memory);
-    }
     if (memory->owned) {
         ::operator delete(memory->data, std::align_val_t(alignment));
     }
@@ -42,22 +28,6 @@ void free_buffer(ggml_backend_buffer_t buffer) {
 
 void * get_base(ggml_backend_buffer_t buffer) {
     return static_cast<Memory *>(buffer->context)->data;
-}
-
-ggml_status init_tensor(ggml_backend_buffer_t buffer, ggml_tensor * tensor) {
-    const int32_t layer = layer_of(tensor->name);
-    if (layer < 0 || std::strstr(tensor->name, "exps") == nullptr) {
-        return GGML_STATUS_SUCCESS;
-    }
-    try {
-        std::lock_guard<std::mutex> lock(memories_mutex);
-        auto * memory = static_cast<Memory *>(buffer->context);
-        memory->layers.insert(layer);
-        memory->tensor_bytes += ggml_nbytes(tensor);
-        return GGML_STATUS_SUCCESS;
-    } catch (const std::exception &) {  // nothing of C++ may pass through ggml's C code
-        return GGML_STATUS_ALLOC_FAILED;
-    }
 }
 
 void memset_tensor(ggml_backend_buffer_t, ggml_tensor * tensor, uint8_t value, size_t offset, size_t size) {
@@ -88,7 +58,6 @@ ggml_backend_buffer_i buffer_interface() {
     ggml_backend_buffer_i face = {};
     face.free_buffer = free_buffer;
     face.get_base = get_base;
-    face.init_tensor = init_tensor;
     face.memset_tensor = memset_tensor;
     face.set_tensor = set_tensor;
     face.get_tensor = get_tensor;
@@ -100,19 +69,8 @@ ggml_backend_buffer_i buffer_interface() {
 // nullptr when there is no memory even for the bookkeeping; `data` stays the caller's then.
 ggml_backend_buffer_t new_buffer(void * data, size_t size, bool owned) {
     try {
-        auto memory = std::make_unique<Memory>();
-        memory->data = data;
-        memory->owned = owned;
-        std::lock_guard<std::mutex> lock(memories_mutex);
-        memory->model_tag = current_tag;
-        memories.insert(memory.get());
-        ggml_backend_buffer_t buffer = nullptr;
-        try {
-            buffer = ggml_backend_buffer_init(buffer_type(), buffer_interface(), memory.get(), size);
-        } catch (const std::exception &) {
-            memories.erase(memory.get());
-            return nullptr;
-        }
+        auto memory = std::make_unique<Memory>(Memory{data, owned});
+        ggml_backend_buffer_t buffer = ggml_backend_buffer_init(buffer_type(), buffer_interface(), memory.get(), size);
         memory.release();  // freed by free_buffer
         return buffer;
     } catch (const std::exception &) {
@@ -165,38 +123,6 @@ ggml_backend_buffer_t buffer_from_host(void * data, size_t size) {
 
 bool is_ours(const ggml_tensor * weights) {
     return weights != nullptr && weights->buffer != nullptr && weights->buffer->buft == buffer_type();
-}
-
-void set_model_tag(int64_t tag) {
-    std::lock_guard<std::mutex> lock(memories_mutex);
-    current_tag = tag;
-}
-
-int32_t owned_layers(int64_t tag, uint8_t * layers, int32_t limit) {
-    std::memset(layers, 0, static_cast<size_t>(limit));
-    int32_t found = 0;
-    std::lock_guard<std::mutex> lock(memories_mutex);
-    for (const Memory * memory : memories) {
-        if (memory->model_tag != tag) {
-            continue;
-        }
-        for (const int32_t layer : memory->layers) {
-            if (layer < limit && layers[layer] == 0) {
-                layers[layer] = 1;
-                ++found;
-            }
-        }
-    }
-    return found;
-}
-
-uint64_t owned_bytes(int64_t tag) {
-    uint64_t bytes = 0;
-    std::lock_guard<std::mutex> lock(memories_mutex);
-    for (const Memory * memory : memories) {
-        bytes += memory->model_tag == tag ? memory->tensor_bytes : 0;
-    }
-    return bytes;
 }
 
 int32_t layer_of(const char * name) {

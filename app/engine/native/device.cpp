@@ -1,5 +1,6 @@
 // The ggml device and its registry entry: an ACCEL device, so llama.cpp offers it expert tensors first.
 #include "internal.h"
+#include "weights.h"
 
 #include <cstring>
 #include <exception>
@@ -56,7 +57,7 @@ bool device_supports_op(ggml_backend_dev_t, const ggml_tensor * op) {
 }
 
 bool device_supports_buffer_type(ggml_backend_dev_t, ggml_backend_buffer_type_t type) {
-    return ggml_backend_buft_is_host(type);
+    return ggml_backend_buft_is_host(type) || is_repack_type(type);
 }
 
 const char * registry_name(ggml_backend_reg_t) {

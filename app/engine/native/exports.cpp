@@ -1,12 +1,66 @@
 // The C interface: argument checks and version checks, then the parts behind it.
 #include "expert_device.h"
 #include "internal.h"
+#include "weights.h"
 
+#include <algorithm>
 #include <atomic>
+#include <cstdio>
 #include <cstring>
+#include <exception>
+#include <limits>
 #include <mutex>
 
 namespace ed = expert_device;
+
+namespace {
+
+// Runs `body` with the context; nothing of C++ leaves through the C interface.
+template <typename Body> int32_t with_context(int64_t id, Body body) {
+    const auto found = ed::find_context(id);
+    if (!found) {
+        return EXPERT_DEVICE_NO_CONTEXT;
+    }
+    try {
+        return body(*found);
+    } catch (const std::exception &) {
+        return EXPERT_DEVICE_NO_MEMORY;
+    }
+}
+
+bool is_phase(int32_t phase) {
+    return phase == EXPERT_DEVICE_PROMPT || phase == EXPERT_DEVICE_DECODE;
+}
+
+expert_device_layer facts_of(const ed::Layer & layer) {
+    expert_device_layer made = {};
+    made.layer = layer.index;
+    made.experts = layer.experts();
+    made.used = layer.used;
+    made.expert_bytes = layer.expert_bytes();
+    made.slots = layer.policy.slots();
+    made.resident = layer.policy.resident();
+    for (const ed::ExpertTensor & tensor : layer.tensors) {
+        made.residency = std::max(made.residency, ed::is_repacked(tensor.tensor) ? int32_t{EXPERT_DEVICE_REPACKED} : 0);
+    }
+    return made;
+}
+
+void write_words(char (&to)[256], const std::string & words) {
+    std::snprintf(to, sizeof to, "%s", words.c_str());
+}
+
+// Tokens of one expert from which copying it over beats the CPU; 0 for never.
+double break_even(const ed::Rates & rates) {
+    const double gain_a_row = rates.cpu_next_ns - rates.gpu_next_ns;
+    const double behind = rates.copy_ns + rates.gpu_first_ns - rates.cpu_first_ns;
+    if (behind <= 0) {
+        return 1;
+    }
+    return gain_a_row > 0 ? 1 + behind / gain_a_row : 0;
+}
+
+}  // namespace
 
 int32_t expert_device_abi(void) {
     return EXPERT_DEVICE_ABI;
@@ -56,19 +110,184 @@ bool expert_device_abort_when_set(void * flag) {
     return reinterpret_cast<std::atomic<int32_t> *>(flag)->load(std::memory_order_relaxed) != 0;
 }
 
-int32_t expert_device_owned_layers(int64_t model_tag, uint8_t * layers, int32_t limit) {
-    if (layers == nullptr || limit <= 0) {
-        return 0;
+int32_t expert_device_set_residency(int32_t residency) {
+    if (residency != EXPERT_DEVICE_MAPPED && residency != EXPERT_DEVICE_REPACKED) {
+        return EXPERT_DEVICE_BAD_ARGUMENT;
     }
-    return ed::owned_layers(model_tag, layers, limit);
+    ed::set_residency(residency);
+    return EXPERT_DEVICE_OK;
 }
 
-uint64_t expert_device_owned_bytes(int64_t model_tag) {
-    return ed::owned_bytes(model_tag);
+int32_t expert_device_add_source(int64_t context, const char * utf8_path, const char * tensor, uint64_t offset, uint64_t bytes) {
+    if (utf8_path == nullptr || tensor == nullptr) {
+        return EXPERT_DEVICE_BAD_ARGUMENT;
+    }
+    return with_context(context, [&](ed::Context & found) {
+        std::lock_guard<std::mutex> lock(found.mutex);
+        return found.sources.add(utf8_path, tensor, offset, bytes) ? EXPERT_DEVICE_OK : EXPERT_DEVICE_NO_SOURCE;
+    });
 }
 
-void expert_device_set_model_tag(int64_t model_tag) {
-    ed::set_model_tag(model_tag);
+int32_t expert_device_read_layers(int64_t context, expert_device_layer * out, int32_t limit) {
+    int32_t n = 0;
+    const auto read = [&](ed::Context & found) {
+        std::lock_guard<std::mutex> lock(found.mutex);
+        for (const auto & [index, layer] : found.layers) {
+            if (out != nullptr && n < limit) {
+                out[n] = facts_of(*layer);
+            }
+            ++n;
+        }
+        return int32_t{EXPERT_DEVICE_OK};
+    };
+    return with_context(context, read) == EXPERT_DEVICE_OK ? n : 0;
+}
+
+int32_t expert_device_set_layer_device(int64_t context, int32_t layer, const char * device) {
+    if (device == nullptr) {
+        return EXPERT_DEVICE_BAD_ARGUMENT;
+    }
+    return with_context(context, [&](ed::Context & found) {
+        std::lock_guard<std::mutex> lock(found.control);
+        ed::set_layer_device(found, layer, device);
+        return EXPERT_DEVICE_OK;
+    });
+}
+
+int32_t expert_device_set_pool(int64_t context, const char * device, uint64_t pool_bytes, uint64_t staging_bytes) {
+    if (device == nullptr) {
+        return EXPERT_DEVICE_BAD_ARGUMENT;
+    }
+    return with_context(context, [&](ed::Context & found) { return ed::set_pool(found, device, pool_bytes, staging_bytes); });
+}
+
+int32_t expert_device_read_pool(int64_t context, const char * device, expert_device_pool * out) {
+    if (device == nullptr || out == nullptr) {
+        return EXPERT_DEVICE_BAD_ARGUMENT;
+    }
+    *out = {};
+    return with_context(context, [&](ed::Context & found) {
+        std::lock_guard<std::mutex> lock(found.mutex);
+        const auto pool = found.pools.find(device);
+        if (pool == found.pools.end()) {
+            return EXPERT_DEVICE_OK;
+        }
+        ed::take_copies(found, *pool->second);
+        out->requested = pool->second->requested;
+        out->staging = pool->second->staging_bytes();
+        out->result = pool->second->result();
+        write_words(out->reason, pool->second->reason());
+        for (const auto & [index, layer] : found.layers) {
+            if (layer->device == device) {
+                out->allocated += layer->slots.bytes();
+                out->slots += layer->policy.slots();
+                out->resident += layer->policy.resident();
+                out->unplaced_pins += layer->policy.unplaced_pins();
+            }
+        }
+        return EXPERT_DEVICE_OK;
+    });
+}
+
+int32_t expert_device_set_policy(int64_t context, const expert_device_policy * policy) {
+    if (policy == nullptr || !ed::valid(*policy)) {
+        return EXPERT_DEVICE_BAD_ARGUMENT;
+    }
+    return with_context(context, [&](ed::Context & found) {
+        {
+            std::lock_guard<std::mutex> lock(found.pending_mutex);
+            found.pending.settings = *policy;
+        }
+        ed::change_soon(found);
+        return EXPERT_DEVICE_OK;
+    });
+}
+
+int32_t expert_device_set_pins(int64_t context, const expert_device_pin_entry * entries, int32_t n) {
+    if (entries == nullptr || n < 0) {
+        return EXPERT_DEVICE_BAD_ARGUMENT;
+    }
+    return with_context(context, [&](ed::Context & found) { return ed::set_pins(found, entries, n); });
+}
+
+int32_t expert_device_set_heat(int64_t context, int32_t layer, const float * heat, int32_t experts) {
+    if (heat == nullptr) {
+        return EXPERT_DEVICE_BAD_ARGUMENT;
+    }
+    return with_context(context, [&](ed::Context & found) { return ed::set_heat(found, layer, heat, experts); });
+}
+
+int32_t expert_device_read_experts(int64_t context, float * heat, uint8_t * lane, uint8_t * pin, int32_t layers, int32_t experts) {
+    if (layers < 0 || experts < 0) {
+        return EXPERT_DEVICE_BAD_ARGUMENT;
+    }
+    return with_context(context, [&](ed::Context & found) {
+        found.facts.experts(heat, lane, pin, layers, experts);
+        return EXPERT_DEVICE_OK;
+    });
+}
+
+int32_t expert_device_read_totals(int64_t context, int32_t phase, expert_device_totals * out) {
+    if (out == nullptr || !is_phase(phase)) {
+        return EXPERT_DEVICE_BAD_ARGUMENT;
+    }
+    return with_context(context, [&](ed::Context & found) {
+        found.facts.totals(phase, *out);
+        return EXPERT_DEVICE_OK;
+    });
+}
+
+int32_t expert_device_read_tokens(int64_t context, uint64_t since, expert_device_token * out, int32_t limit) {
+    int32_t n = 0;
+    with_context(context, [&](ed::Context & found) {
+        n = out != nullptr ? found.facts.batches(since, out, limit) : 0;
+        return EXPERT_DEVICE_OK;
+    });
+    return n;
+}
+
+int32_t expert_device_set_trace(int64_t context, int32_t capacity) {
+    if (capacity < 0) {
+        return EXPERT_DEVICE_BAD_ARGUMENT;
+    }
+    return with_context(context, [&](ed::Context & found) {
+        found.facts.set_trace(capacity);
+        return EXPERT_DEVICE_OK;
+    });
+}
+
+int32_t expert_device_read_trace(int64_t context, expert_device_routing_entry * out, int32_t limit, uint64_t * dropped) {
+    int32_t n = 0;
+    uint64_t lost = 0;
+    with_context(context, [&](ed::Context & found) {
+        n = out != nullptr && limit > 0 ? found.facts.take_trace(out, limit, lost) : 0;
+        return EXPERT_DEVICE_OK;
+    });
+    if (dropped != nullptr) {
+        *dropped = lost;
+    }
+    return n;
+}
+
+int32_t expert_device_read_rates(int64_t context, const char * device, expert_device_rates * out) {
+    if (device == nullptr || out == nullptr) {
+        return EXPERT_DEVICE_BAD_ARGUMENT;
+    }
+    return with_context(context, [&](ed::Context & found) {
+        std::lock_guard<std::mutex> lock(found.mutex);
+        const auto pool = found.pools.find(device);
+        if (pool == found.pools.end() || !pool->second->rates.known) {
+            return EXPERT_DEVICE_NOT_READY;
+        }
+        const ed::Rates & rates = pool->second->rates;
+        out->copy_bytes_per_second = rates.copy_ns > 0 ? rates.copy_bytes / rates.copy_ns * 1e9 : 0;
+        out->cpu_first_row_ns = rates.cpu_first_ns;
+        out->cpu_next_row_ns = rates.cpu_next_ns;
+        out->gpu_first_row_ns = rates.gpu_first_ns;
+        out->gpu_next_row_ns = rates.gpu_next_ns;
+        out->break_even_rows = break_even(rates);
+        return EXPERT_DEVICE_OK;
+    });
 }
 
 int32_t expert_device_shape(int64_t context, int32_t * layers, int32_t * experts) {

@@ -17,15 +17,30 @@ RoutingCounts::~RoutingCounts() {
     }
 }
 
+void RoutingCounts::meet(int32_t layer, int32_t experts) {
+    if (layer < 0 || layer >= max_layers || experts <= 0) {
+        return;
+    }
+    auto & place = layers_[static_cast<size_t>(layer)];
+    if (place.load(std::memory_order_relaxed) == nullptr) {
+        place.store(new LayerCounts(experts), std::memory_order_release);
+    }
+}
+
+int32_t RoutingCounts::experts_of(int32_t layer) const {
+    if (layer < 0 || layer >= max_layers) {
+        return 0;
+    }
+    const LayerCounts * counts = layers_[static_cast<size_t>(layer)].load(std::memory_order_acquire);
+    return counts == nullptr ? 0 : counts->experts;
+}
+
 void RoutingCounts::add(int32_t layer, int32_t experts, int32_t phase, const Pair * pairs, size_t n_pairs) {
     if (layer < 0 || layer >= max_layers || experts <= 0 || (phase != 0 && phase != 1)) {
         return;
     }
+    meet(layer, experts);
     LayerCounts * counts = layers_[static_cast<size_t>(layer)].load(std::memory_order_relaxed);
-    if (counts == nullptr) {
-        counts = new LayerCounts(experts);
-        layers_[static_cast<size_t>(layer)].store(counts, std::memory_order_release);
-    }
     for (size_t i = 0; i < n_pairs; ++i) {
         const int32_t expert = pairs[i].expert;
         if (expert >= 0 && expert < counts->experts) {

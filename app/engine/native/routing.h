@@ -34,11 +34,13 @@ class RoutingCounts {
     RoutingCounts & operator=(const RoutingCounts &) = delete;
     ~RoutingCounts();
 
-    // Called by the compute thread only.
+    // Called by the compute thread only. `meet` makes a layer known without counting.
+    void meet(int32_t layer, int32_t experts);
     void add(int32_t layer, int32_t experts, int32_t phase, const Pair * pairs, size_t n_pairs);
 
     // Called by any thread.
     void shape(int32_t & layers, int32_t & experts) const;
+    int32_t experts_of(int32_t layer) const;  // 0 for a layer that was not met
     void read(int32_t phase, uint64_t * out, int32_t layers, int32_t experts) const;
 
   private:

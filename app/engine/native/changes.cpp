@@ -1,0 +1,243 @@
+// What other threads change about a context's pools: sizes, pins, policy, heat. Taken over between two splits.
+#include "expert_device.h"
+#include "internal.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+namespace expert_device {
+
+namespace {
+
+// Experts that one call copies into a layer's slots at most; the others follow with the next token.
+constexpr int32_t most_filled_at_once = 1 << 20;
+
+bool between(float value, float least, float most) {
+    return std::isfinite(value) && value >= least && value <= most;
+}
+
+void publish_all(Context & context) {
+    for (const auto & [index, layer] : context.layers) {
+        context.facts.publish(index, layer->policy);
+    }
+}
+
+// Where the layer's tensors lie in the file, for those that are not in a mapping of ours.
+bool find_sources(Context & context, Layer & layer, std::string & missing) {
+    for (ExpertTensor & tensor : layer.tensors) {
+        if (tensor.data == nullptr) {
+            tensor.data = context.sources.find(tensor.tensor->name, ggml_nbytes(tensor.tensor));
+        }
+        if (tensor.data == nullptr) {
+            missing = tensor.tensor->name;
+            return false;
+        }
+    }
+    return true;
+}
+
+int32_t resize_layers(Context & context, Pool & pool, uint64_t bytes) {
+    std::map<int32_t, int32_t> slots;
+    {
+        std::lock_guard<std::mutex> lock(context.mutex);
+        slots = pool.allot(context.layers, bytes);
+    }
+    // First what shrinks, so that the sum never exceeds the larger of the two sizes.
+    for (const bool shrinking : {true, false}) {
+        for (const auto & [index, wanted] : slots) {
+            std::lock_guard<std::mutex> lock(context.mutex);
+            Layer & layer = *context.layers.at(index);
+            if ((wanted < layer.policy.slots()) != shrinking) {
+                continue;
+            }
+            std::string missing;
+            if (wanted > 0 && !find_sources(context, layer, missing)) {
+                pool.fail(EXPERT_DEVICE_NO_SOURCE, "The bytes of " + missing + " are in no file that was given.");
+                return pool.result();
+            }
+            take_copies(context, pool);
+            if (!pool.resize(layer, wanted, context.settings)) {
+                return pool.result();
+            }
+            fill_slots(context, layer);
+        }
+    }
+    return EXPERT_DEVICE_OK;
+}
+
+}  // namespace
+
+bool valid(const expert_device_policy & settings) {
+    return settings.kind >= EXPERT_DEVICE_LRU && settings.kind <= EXPERT_DEVICE_MANUAL && settings.insert_cap >= 1 &&
+           settings.window >= 0 && settings.decay > 0.0F && between(settings.decay, 0.0F, 1.0F) &&
+           between(settings.margin, 1.0F, 1e9F) && between(settings.threshold, 0.0F, 1e9F) &&
+           settings.stream >= EXPERT_DEVICE_STREAM_OFF && settings.stream <= EXPERT_DEVICE_STREAM_ALWAYS;
+}
+
+void take_copies(Context & context, Pool & pool) {
+    for (const CopyJob & job : pool.take_done(context.layers)) {
+        const auto layer = context.layers.find(job.layer);
+        if (layer != context.layers.end()) {
+            context.facts.publish(job.layer, layer->second->policy);
+        }
+    }
+}
+
+void fill_slots(Context & context, Layer & layer) {
+    const auto pool = context.pools.find(layer.device);
+    if (pool != context.pools.end() && pool->second->usable() && layer.policy.slots() > 0) {
+        std::vector<Insert> inserts;
+        layer.policy.fill(context.settings, most_filled_at_once, inserts);
+        for (const Insert & insert : inserts) {
+            context.facts.add_insert(context.phase.load(), layer.expert_bytes(), insert.evicted >= 0);
+        }
+        pool->second->copy_in(layer, inserts);
+        if (context.settings.wait_for_copies != 0) {
+            pool->second->copier.wait_for(layer.index);
+            take_copies(context, *pool->second);
+        }
+    }
+    context.facts.publish(layer.index, layer.policy);
+}
+
+void apply_pending(Context & context) {
+    Pending changes;
+    {
+        std::lock_guard<std::mutex> lock(context.pending_mutex);
+        std::swap(changes, context.pending);
+    }
+    if (changes.settings) {
+        context.settings = *changes.settings;
+    }
+    std::vector<int32_t> touched;
+    for (const expert_device_pin_entry & entry : changes.pins) {
+        const auto layer = context.layers.find(entry.layer);
+        if (layer == context.layers.end() || entry.expert >= layer->second->experts()) {
+            continue;
+        }
+        layer->second->policy.set_pin(entry.expert, entry.pin);
+        if (touched.empty() || touched.back() != entry.layer) {
+            touched.push_back(entry.layer);
+        }
+    }
+    std::sort(touched.begin(), touched.end());
+    touched.erase(std::unique(touched.begin(), touched.end()), touched.end());
+    for (const int32_t index : touched) {
+        fill_slots(context, *context.layers.at(index));
+    }
+}
+
+void change_soon(Context & context) {
+    // Whoever computes now applies what is pending before its next split, and comes here after its last.
+    std::unique_lock<std::mutex> lock(context.mutex, std::try_to_lock);
+    if (lock.owns_lock()) {
+        apply_pending(context);
+    }
+}
+
+int32_t set_pins(Context & context, const expert_device_pin_entry * entries, int32_t n) {
+    // `routing` knows the layers without the lock that a long split holds.
+    for (int32_t i = 0; i < n; ++i) {
+        const int32_t experts = context.routing.experts_of(entries[i].layer);
+        if (entries[i].expert < 0 || entries[i].expert >= experts || entries[i].pin < EXPERT_DEVICE_AUTO ||
+            entries[i].pin > EXPERT_DEVICE_PIN_CPU) {
+            return EXPERT_DEVICE_BAD_ARGUMENT;
+        }
+    }
+    {
+        std::lock_guard<std::mutex> lock(context.pending_mutex);
+        context.pending.pins.insert(context.pending.pins.end(), entries, entries + n);
+    }
+    change_soon(context);
+    return EXPERT_DEVICE_OK;
+}
+
+int32_t set_heat(Context & context, int32_t index, const float * heat, int32_t experts) {
+    std::lock_guard<std::mutex> lock(context.mutex);
+    const auto layer = context.layers.find(index);
+    if (layer == context.layers.end() || layer->second->experts() != experts) {
+        return EXPERT_DEVICE_BAD_ARGUMENT;
+    }
+    for (int32_t i = 0; i < experts; ++i) {
+        if (!std::isfinite(heat[i]) || heat[i] < 0.0F) {
+            return EXPERT_DEVICE_BAD_ARGUMENT;
+        }
+    }
+    layer->second->policy.set_heat(heat);
+    fill_slots(context, *layer->second);
+    return EXPERT_DEVICE_OK;
+}
+
+void set_layer_device(Context & context, int32_t index, const std::string & device) {
+    std::lock_guard<std::mutex> lock(context.mutex);
+    if (index < 0) {
+        context.default_device = device;
+        context.layer_devices.clear();
+    } else {
+        context.layer_devices[index] = device;
+    }
+    for (const auto & [at, layer] : context.layers) {
+        if ((index >= 0 && at != index) || layer->device == device) {
+            continue;
+        }
+        const auto pool = context.pools.find(layer->device);
+        if (pool != context.pools.end()) {  // its slots there are given up
+            take_copies(context, *pool->second);
+            pool->second->resize(*layer, 0, context.settings);
+            layer->staging = {};
+        }
+        layer->device = device;
+    }
+    publish_all(context);
+}
+
+int32_t set_pool(Context & context, const std::string & device, uint64_t pool_bytes, uint64_t staging_bytes) {
+    std::lock_guard<std::mutex> one_at_a_time(context.control);
+    Pool * pool = nullptr;
+    {
+        std::lock_guard<std::mutex> lock(context.mutex);
+        if (context.layers.empty()) {
+            return EXPERT_DEVICE_NOT_READY;
+        }
+        auto & found = context.pools[device];
+        if (!found && pool_bytes == 0 && staging_bytes == 0) {
+            context.pools.erase(device);
+            return ggml_backend_dev_by_name(device.c_str()) != nullptr ? EXPERT_DEVICE_OK : EXPERT_DEVICE_NO_DEVICE;
+        }
+        if (!found) {
+            try {
+                found = Pool::open(device, context.n_threads);
+            } catch (...) {  // a backend's own exceptions while it starts
+                found.reset();
+            }
+            if (!found) {
+                context.pools.erase(device);
+                return EXPERT_DEVICE_NO_DEVICE;
+            }
+        }
+        pool = found.get();
+        pool->requested = pool_bytes;
+        if (!pool->usable()) {
+            return pool->result();  // a device that failed is not trusted again in this context
+        }
+        pool->forget_failure();
+    }
+    int32_t result = resize_layers(context, *pool, pool_bytes);
+    std::lock_guard<std::mutex> lock(context.mutex);
+    for (const auto & [index, layer] : context.layers) {
+        std::string missing;
+        if (layer->device == device) {
+            find_sources(context, *layer, missing);  // streaming does without layers whose bytes are not known
+        }
+    }
+    if (!pool->resize_staging(staging_bytes, context.layers) && result == EXPERT_DEVICE_OK) {
+        result = pool->result();
+    }
+    if (pool_bytes == 0 && staging_bytes == 0) {
+        context.pools.erase(device);  // the device's own memory for us goes with it
+    }
+    return result;
+}
+
+}  // namespace expert_device

@@ -1,0 +1,57 @@
+// Parts of computing one split over its pairs, shared by the hybrid path and the streaming of misses.
+#pragma once
+
+#include "internal.h"
+
+#include <chrono>
+#include <functional>
+#include <vector>
+
+namespace expert_device {
+
+// Pairs that are sent to a device at once: bounds its working memory.
+constexpr size_t most_pairs_at_once = 1024;
+
+inline uint64_t now_ns() {
+    return static_cast<uint64_t>(
+        std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count());
+}
+
+// Rows computed for some pairs: for each of the split's outputs, one row after the other in `pairs`' order.
+struct Rows {
+    std::vector<Pair> pairs;
+    std::vector<const char *> data;
+};
+
+// Runs `pairs` on the CPU backend over the split's own weights. Rows are valid until the next clone on the CPU.
+ggml_status compute_on_cpu(Context & context, const Split & split, const std::vector<Pair> & pairs, Rows & rows);
+
+// Sends `pairs` to the pool's device over `weights`, where the expert of a pair is at `places[i]`. Returns at once
+// where the device works asynchronously; rows are valid after `ggml_backend_synchronize`. False when it failed.
+bool launch(Pool & pool, HostArena & arena, const Split & split, const std::vector<ggml_tensor *> & weights,
+            const std::vector<Pair> & pairs, const std::vector<int32_t> & places, Rows & rows);
+
+// Writes the rows to where the split's outputs are.
+void scatter(const Split & split, const Rows & rows);
+
+// --- stream.cpp ---
+
+// A layer's pairs by who computes them.
+struct Division {
+    std::vector<Pair> resident;  // from slots
+    std::vector<Pair> streamed;  // grouped by expert
+    std::vector<Pair> on_cpu;
+};
+
+// Divides the pairs of `context.split` by what is resident and by what was measured.
+void divide(Context & context, Layer & layer, Pool & pool, int32_t phase, Division & out);
+
+// Copies the streamed pairs' experts over, half a staging area at a time, and computes them. Runs on the copier's
+// thread. False when the device failed.
+bool stream(Pool & pool, Layer & layer, const Split & split, const std::vector<Pair> & pairs, std::vector<Rows> & rows,
+            uint64_t & bytes);
+
+// Measures `pool.rates` with this layer; on the compute thread.
+void measure_rates(Context & context, Layer & layer, Pool & pool);
+
+}  // namespace expert_device

@@ -1,0 +1,136 @@
+// The background copy thread.
+#include "copier.h"
+
+#include "ggml-backend.h"
+
+#include <exception>
+#include <utility>
+
+namespace expert_device {
+
+uint64_t CopyJob::bytes() const {
+    uint64_t sum = 0;
+    for (const Piece & piece : pieces) {
+        sum += piece.bytes;
+    }
+    return sum;
+}
+
+bool copy_pieces(const std::vector<Piece> & pieces) {
+    try {
+        for (const Piece & piece : pieces) {
+            ggml_backend_tensor_set(piece.to, piece.from, piece.offset, piece.bytes);
+        }
+        return true;
+    } catch (...) {  // backends throw types of their own when a device is lost
+        return false;
+    }
+}
+
+Copier::Copier() : thread_([this] { run(); }) {}
+
+Copier::~Copier() {
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+        ending_ = true;
+    }
+    wake_.notify_all();
+    thread_.join();
+}
+
+void Copier::enqueue(CopyJob job) {
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+        waiting_bytes_ += job.bytes();
+        waiting_.push_back(std::move(job));
+    }
+    wake_.notify_one();
+}
+
+void Copier::take_done(std::vector<CopyJob> & out) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    out.swap(done_);
+    done_.clear();
+}
+
+void Copier::withdraw(int32_t layer, std::vector<CopyJob> & out) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    for (auto job = waiting_.begin(); job != waiting_.end();) {
+        if (job->layer == layer) {
+            waiting_bytes_ -= job->bytes();
+            out.push_back(std::move(*job));
+            job = waiting_.erase(job);
+        } else {
+            ++job;
+        }
+    }
+    progress_.wait(lock, [&] { return running_layer_ != layer; });
+}
+
+bool Copier::has(int32_t layer) const {
+    if (running_layer_ == layer) {
+        return true;
+    }
+    for (const CopyJob & job : waiting_) {
+        if (job.layer == layer) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void Copier::wait_for(int32_t layer) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    progress_.wait(lock, [&] { return !has(layer); });
+}
+
+uint64_t Copier::waiting_bytes() const {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return waiting_bytes_;
+}
+
+void Copier::start_task(std::function<void()> task) {
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+        task_ = std::move(task);
+        task_running_ = true;
+    }
+    wake_.notify_one();
+}
+
+void Copier::finish_task() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    progress_.wait(lock, [&] { return !task_running_; });
+}
+
+void Copier::run() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    while (true) {
+        wake_.wait(lock, [&] { return ending_ || task_ || !waiting_.empty(); });
+        if (task_) {
+            std::function<void()> task;
+            task.swap(task_);
+            lock.unlock();
+            task();
+            lock.lock();
+            task_running_ = false;
+            progress_.notify_all();
+            continue;
+        }
+        if (ending_) {
+            return;
+        }
+        CopyJob job = std::move(waiting_.front());
+        waiting_.pop_front();
+        running_layer_ = job.layer;
+        lock.unlock();
+        job.ok = copy_pieces(job.pieces);
+        lock.lock();
+        running_layer_ = -1;
+        waiting_bytes_ -= job.bytes();
+        done_.push_back(std::move(job));
+        progress_.notify_all();
+    }
+}
+
+}  // namespace expert_device

@@ -1,0 +1,60 @@
+// What one context tells of its work: sums, the last batches, a routing trace, and the state of every expert.
+#pragma once
+
+#include "expert_device.h"
+#include "policy.h"
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <vector>
+
+namespace expert_device {
+
+// One split's share, added up by the compute thread.
+struct SplitFacts {
+    int32_t phase = 0;
+    int32_t tokens = 0;
+    bool new_batch = false;   // the first expert layer of a batch
+    bool whole_layer = true;  // false for a later part of a layer that is cut into several splits
+    int32_t hits = 0, misses = 0, streamed = 0;
+    uint64_t streamed_bytes = 0;
+    uint64_t total_ns = 0, cpu_ns = 0, gpu_ns = 0, wait_ns = 0, gather_ns = 0, scatter_ns = 0;
+};
+
+class Facts {
+  public:
+    static constexpr size_t batches_kept = 1024;
+
+    void add(const SplitFacts & split);
+    void add_insert(int32_t phase, uint64_t bytes, bool evicted);
+    // The routing of one decoded token; `weights` may be null.
+    void trace(int32_t layer, const int32_t * experts, const float * weights, int32_t n, uint32_t token);
+    // Copies what readers see of a layer's experts.
+    void publish(int32_t layer, const LayerPolicy & policy);
+
+    void totals(int32_t phase, expert_device_totals & out) const;
+    int32_t batches(uint64_t since, expert_device_token * out, int32_t limit) const;
+    void set_trace(int32_t capacity);
+    bool tracing() const;
+    int32_t take_trace(expert_device_routing_entry * out, int32_t limit, uint64_t & dropped);
+    void experts(float * heat, uint8_t * lane, uint8_t * pin, int32_t layers, int32_t experts) const;
+
+  private:
+    struct Published {
+        std::vector<float> heat;
+        std::vector<uint8_t> lane, pin;
+    };
+
+    mutable std::mutex mutex_;
+    std::array<expert_device_totals, 2> totals_{};
+    std::deque<expert_device_token> batches_;
+    uint64_t next_batch_ = 0;
+    std::vector<Published> layers_;
+    std::deque<expert_device_routing_entry> trace_;
+    size_t trace_capacity_ = 0;
+    uint64_t dropped_ = 0;
+};
+
+}  // namespace expert_device

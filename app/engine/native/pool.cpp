@@ -1,0 +1,293 @@
+// Slots on one device: how many each layer gets, moving them, and filling them from the file's bytes.
+#include "pool.h"
+
+#include "ggml-impl.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace expert_device {
+
+namespace {
+
+constexpr size_t arena_alignment = 256;
+constexpr size_t first_block = 1 << 20;
+
+// A tensor over one expert of a slab, to copy it within the device.
+ggml_tensor * one_expert(ggml_context * context, ggml_tensor * slab, bool bias, int32_t place, uint64_t bytes) {
+    const size_t offset = static_cast<size_t>(place) * bytes;
+    ggml_tensor * t = bias ? ggml_view_1d(context, slab, slab->ne[0], offset)
+                           : ggml_view_2d(context, slab, slab->ne[0], slab->ne[1], slab->nb[1], offset);
+    ggml_backend_view_init(t);
+    return t;
+}
+
+}  // namespace
+
+HostArena::HostArena(ggml_backend_dev_t device) : type_(ggml_backend_dev_host_buffer_type(device)) {}
+
+void HostArena::add_block(size_t bytes) {
+    Block block;
+    block.size = bytes;
+    if (type_ != nullptr) {
+        block.locked.reset(ggml_backend_buft_alloc_buffer(type_, bytes));
+    }
+    if (block.locked) {
+        block.data = static_cast<char *>(ggml_backend_buffer_get_base(block.locked.get()));
+    } else {
+        block.plain = std::make_unique<char[]>(bytes);
+        block.data = block.plain.get();
+    }
+    blocks_.push_back(std::move(block));
+    used_ = 0;
+}
+
+char * HostArena::take(size_t bytes) {
+    bytes = GGML_PAD(bytes, arena_alignment);
+    if (blocks_.empty() || used_ + bytes > blocks_.back().size) {
+        add_block(std::max(bytes, blocks_.empty() ? first_block : 2 * blocks_.back().size));
+    }
+    char * at = blocks_.back().data + used_;
+    used_ += bytes;
+    return at;
+}
+
+void HostArena::reset() {
+    if (blocks_.size() > 1) {  // next time one block holds it all
+        size_t sum = 0;
+        for (const Block & block : blocks_) {
+            sum += block.size;
+        }
+        blocks_.clear();
+        add_block(sum);
+    }
+    used_ = 0;
+}
+
+std::unique_ptr<Pool> Pool::open(const std::string & device, int n_threads) {
+    ggml_backend_dev_t dev = ggml_backend_dev_by_name(device.c_str());
+    BackendPtr backend(dev == nullptr ? nullptr : ggml_backend_dev_init(dev, nullptr));
+    if (!backend) {
+        return nullptr;
+    }
+    if (ggml_backend_dev_type(dev) == GGML_BACKEND_DEVICE_TYPE_CPU) {
+        auto set = reinterpret_cast<ggml_backend_set_n_threads_t>(
+            ggml_backend_reg_get_proc_address(ggml_backend_dev_backend_reg(dev), "ggml_backend_set_n_threads"));
+        if (set != nullptr) {
+            set(backend.get(), n_threads);
+        }
+    }
+    return std::unique_ptr<Pool>(new Pool(device, dev, std::move(backend)));
+}
+
+Pool::Pool(std::string device, ggml_backend_dev_t dev, BackendPtr backend)
+    : name_(std::move(device)), dev_(dev), backend_(std::move(backend)), clones(type()), arena(dev), stream_arena(dev) {}
+
+ggml_backend_buffer_type_t Pool::type() const {
+    return ggml_backend_get_default_buffer_type(backend_.get());
+}
+
+void Pool::fail(int32_t result, const std::string & reason) {
+    if (result_ != EXPERT_DEVICE_DEVICE_FAILED) {
+        result_ = result;
+        reason_ = reason;
+    }
+}
+
+Slab Pool::make_tensors(const Layer & layer, int32_t n) const {
+    Slab slab;
+    ggml_init_params size = {(layer.tensors.size() + 1) * ggml_tensor_overhead(), nullptr, true};
+    slab.context.reset(ggml_init(size));
+    for (const ExpertTensor & tensor : layer.tensors) {
+        slab.tensors.push_back(tensor.bias ? ggml_new_tensor_2d(slab.context.get(), tensor.type, tensor.ne0, n)
+                                           : ggml_new_tensor_3d(slab.context.get(), tensor.type, tensor.ne0, tensor.ne1, n));
+    }
+    return slab;
+}
+
+uint64_t Pool::slab_bytes(const Layer & layer, int32_t n) const {
+    if (n == 0) {
+        return 0;
+    }
+    const Slab slab = make_tensors(layer, n);
+    const size_t alignment = ggml_backend_buft_get_alignment(type());
+    uint64_t sum = 0;
+    for (const ggml_tensor * tensor : slab.tensors) {
+        sum += GGML_PAD(ggml_backend_buft_get_alloc_size(type(), tensor), alignment);
+    }
+    return sum;
+}
+
+std::map<int32_t, int32_t> Pool::allot(const Layers & layers, uint64_t bytes) const {
+    std::map<int32_t, int32_t> slots;
+    uint64_t used = 0;
+    int32_t most = 0;
+    const auto grow = [&](const Layer & layer, int32_t wanted) {
+        int32_t & have = slots[layer.index];
+        wanted = std::min(wanted, layer.experts());
+        while (have < wanted) {
+            const uint64_t more = slab_bytes(layer, have + 1) - slab_bytes(layer, have);
+            if (used + more > bytes) {
+                return;
+            }
+            used += more;
+            ++have;
+        }
+    };
+    const auto mine = [&](const Layer & layer) { return layer.device == name_ && !layer.tensors.empty(); };
+    for (const auto & [index, layer] : layers) {
+        if (mine(*layer)) {
+            slots[index] = 0;
+            most = std::max(most, layer->experts());
+            grow(*layer, layer->policy.pinned_to_gpu());
+        }
+    }
+    for (int32_t level = 1; level <= most; ++level) {
+        for (const auto & [index, layer] : layers) {
+            if (mine(*layer)) {
+                grow(*layer, level);
+            }
+        }
+    }
+    return slots;
+}
+
+const char * Pool::unsupported_op(const Layer & layer, const Slab & slab) const {
+    for (const LayerChain & part : layer.chains) {
+        std::vector<ggml_tensor *> weights;
+        for (const size_t index : part.tensors) {
+            weights.push_back(slab.tensors[index]);
+        }
+        const auto clone = build_clone(part.chain, weights, {1, 1, true, false, false});
+        for (int i = 0; clone && i < ggml_graph_n_nodes(clone->graph); ++i) {
+            const ggml_tensor * node = ggml_graph_node(clone->graph, i);
+            if (!is_view(node) && !ggml_backend_dev_supports_op(dev_, node)) {
+                return ggml_op_desc(node);
+            }
+        }
+    }
+    return nullptr;
+}
+
+bool Pool::resize(Layer & layer, int32_t slots, const expert_device_policy & settings) {
+    std::vector<CopyJob> withdrawn;
+    copier.withdraw(layer.index, withdrawn);
+    for (const CopyJob & job : withdrawn) {
+        layer.policy.complete(job.slot, job.expert, false);
+    }
+    if (slots == layer.policy.slots()) {
+        return true;
+    }
+    std::vector<LayerPolicy::Move> moves;
+    Slab next;
+    bool given = true;
+    if (slots > 0) {
+        next = make_tensors(layer, slots);
+        next.buffer.reset(ggml_backend_alloc_ctx_tensors_from_buft(next.context.get(), type()));
+        given = next.buffer != nullptr;
+        if (given) {
+            ggml_backend_buffer_set_usage(next.buffer.get(), GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
+            if (const char * op = unsupported_op(layer, next)) {
+                fail(EXPERT_DEVICE_UNSUPPORTED, name_ + " cannot compute " + op + ", which this model's experts need.");
+                given = false;
+            }
+        } else {
+            fail(EXPERT_DEVICE_NO_MEMORY, name_ + " refused memory for " + std::to_string(slots) + " experts of layer " +
+                                              std::to_string(layer.index) + ".");
+        }
+    }
+    layer.policy.resize(settings, given ? slots : 0, moves);
+    if (given && slots > 0 && !moves.empty()) {
+        ggml_init_params size = {2 * moves.size() * layer.tensors.size() * ggml_tensor_overhead() + ggml_tensor_overhead(), nullptr, true};
+        const ContextPtr context(ggml_init(size));
+        for (const LayerPolicy::Move & move : moves) {
+            for (size_t i = 0; i < layer.tensors.size(); ++i) {
+                const ExpertTensor & tensor = layer.tensors[i];
+                ggml_backend_tensor_copy(one_expert(context.get(), layer.slots.tensors[i], tensor.bias, move.from, tensor.bytes),
+                                         one_expert(context.get(), next.tensors[i], tensor.bias, move.to, tensor.bytes));
+            }
+        }
+        ggml_backend_synchronize(backend_.get());
+    }
+    clones.clear();  // they point into the old slab
+    layer.slots = given ? std::move(next) : Slab{};
+    return given;
+}
+
+bool Pool::resize_staging(uint64_t bytes, const Layers & layers) {
+    if (bytes == staging_bytes()) {
+        return true;
+    }
+    clones.clear();
+    for (const auto & [index, layer] : layers) {
+        if (layer->device == name_) {
+            layer->staging = {};
+        }
+    }
+    staging_.reset();
+    if (bytes == 0) {
+        return true;
+    }
+    staging_.reset(ggml_backend_buft_alloc_buffer(type(), bytes));
+    if (!staging_) {
+        fail(EXPERT_DEVICE_NO_MEMORY, name_ + " refused memory for the staging area.");
+    } else {
+        ggml_backend_buffer_set_usage(staging_.get(), GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
+    }
+    return staging_ != nullptr;
+}
+
+size_t Pool::staging_bytes() const {
+    return staging_ ? ggml_backend_buffer_get_size(staging_.get()) : 0;
+}
+
+int32_t Pool::prepare_staging(Layer & layer) {
+    if (!layer.staging[0].tensors.empty()) {
+        return static_cast<int32_t>(layer.tensors.front().bias ? layer.staging[0].tensors.front()->ne[1]
+                                                               : layer.staging[0].tensors.front()->ne[2]);
+    }
+    const size_t alignment = ggml_backend_buft_get_alignment(type());
+    const uint64_t half = staging_bytes() / 2 / alignment * alignment;
+    int32_t n = 0;
+    while (n < layer.experts() && slab_bytes(layer, n + 1) <= half) {
+        ++n;
+    }
+    if (n == 0) {
+        return 0;
+    }
+    char * base = static_cast<char *>(ggml_backend_buffer_get_base(staging_.get()));
+    for (size_t side = 0; side < layer.staging.size(); ++side) {
+        Slab slab = make_tensors(layer, n);
+        size_t offset = side * half;
+        for (ggml_tensor * tensor : slab.tensors) {
+            ggml_backend_tensor_alloc(staging_.get(), tensor, base + offset);
+            offset += GGML_PAD(ggml_backend_buft_get_alloc_size(type(), tensor), alignment);
+        }
+        layer.staging[side] = std::move(slab);
+    }
+    return n;
+}
+
+void Pool::copy_in(Layer & layer, const std::vector<Insert> & inserts) {
+    for (const Insert & insert : inserts) {
+        copier.enqueue({layer.index, insert.expert, insert.slot, layer.pieces(layer.slots, insert.expert, insert.slot)});
+    }
+}
+
+std::vector<CopyJob> Pool::take_done(const Layers & layers) {
+    std::vector<CopyJob> done;
+    copier.take_done(done);
+    for (const CopyJob & job : done) {
+        const auto layer = layers.find(job.layer);
+        if (layer != layers.end()) {
+            layer->second->policy.complete(job.slot, job.expert, job.ok && usable());
+        }
+        if (!job.ok) {
+            fail(EXPERT_DEVICE_DEVICE_FAILED, name_ + " failed while an expert was copied to it.");
+        }
+    }
+    return done;
+}
+
+}  // namespace expert_device

@@ -1,0 +1,110 @@
+// The pool on one device: its backend, the layers' slots, the staging area, and the background copies.
+#pragma once
+
+#include "clone.h"
+#include "copier.h"
+#include "expert_device.h"
+#include "layer.h"
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace expert_device {
+
+// Host memory for what travels to and from a device; page-locked where the device offers that.
+class HostArena {
+  public:
+    explicit HostArena(ggml_backend_dev_t device);
+    // Valid until `reset`, which must not come before the device is done with it.
+    char * take(size_t bytes);
+    void reset();
+
+  private:
+    struct Block {
+        BufferPtr locked;
+        std::unique_ptr<char[]> plain;
+        char * data = nullptr;
+        size_t size = 0;
+    };
+    void add_block(size_t bytes);
+
+    ggml_backend_buffer_type_t type_;
+    std::vector<Block> blocks_;
+    size_t used_ = 0;  // of the last block
+};
+
+struct BackendFree {
+    void operator()(ggml_backend * backend) const { ggml_backend_free(backend); }
+};
+using BackendPtr = std::unique_ptr<ggml_backend, BackendFree>;
+
+// What one expert's work costs, measured on this context's own tensors.
+struct Rates {
+    bool known = false;
+    double copy_ns = 0;  // one expert, host to device, while the CPU computes
+    double copy_bytes = 0;
+    double cpu_first_ns = 0, cpu_next_ns = 0;  // one expert for one row, and each further row
+    double gpu_first_ns = 0, gpu_next_ns = 0;
+
+    double cpu_ns(int64_t rows) const { return cpu_first_ns + cpu_next_ns * static_cast<double>(rows - 1); }
+    double gpu_ns(int64_t rows) const { return gpu_first_ns + gpu_next_ns * static_cast<double>(rows - 1); }
+};
+
+using Layers = std::map<int32_t, std::unique_ptr<Layer>>;
+
+class Pool {
+  public:
+    // nullptr when there is no such device or it cannot be started.
+    static std::unique_ptr<Pool> open(const std::string & device, int n_threads);
+
+    const std::string & name() const { return name_; }
+    ggml_backend_t backend() const { return backend_.get(); }
+    bool usable() const { return result_ != EXPERT_DEVICE_DEVICE_FAILED; }
+    void fail(int32_t result, const std::string & reason);
+    int32_t result() const { return result_; }
+    const std::string & reason() const { return reason_; }
+    void forget_failure() { result_ = EXPERT_DEVICE_OK, reason_.clear(); }
+
+    // Slots for each layer of this device within `bytes`: pins first, then as even as can be.
+    std::map<int32_t, int32_t> allot(const Layers & layers, uint64_t bytes) const;
+    // Gives a layer `slots` slots and keeps what still has one; false (and 0 slots) when the device refuses.
+    bool resize(Layer & layer, int32_t slots, const expert_device_policy & settings);
+    // A staging area of at most `bytes`; false when the device refuses.
+    bool resize_staging(uint64_t bytes, const Layers & layers);
+    // Experts that one half of the staging area holds of this layer; makes the tensors on first use.
+    int32_t prepare_staging(Layer & layer);
+    size_t staging_bytes() const;
+    // Working memory of the clones.
+    size_t working_bytes() const { return clones.bytes(); }
+
+    void copy_in(Layer & layer, const std::vector<Insert> & inserts);
+    // Slots whose copy has ended become ready; returns the jobs.
+    std::vector<CopyJob> take_done(const Layers & layers);
+
+  private:
+    Pool(std::string device, ggml_backend_dev_t dev, BackendPtr backend);
+    ggml_backend_buffer_type_t type() const;
+    Slab make_tensors(const Layer & layer, int32_t n) const;
+    uint64_t slab_bytes(const Layer & layer, int32_t n) const;
+    const char * unsupported_op(const Layer & layer, const Slab & slab) const;
+
+    std::string name_;
+    ggml_backend_dev_t dev_;
+    BackendPtr backend_;
+    int32_t result_ = EXPERT_DEVICE_OK;
+    std::string reason_;
+    BufferPtr staging_;
+
+  public:
+    uint64_t requested = 0;
+    Rates rates;
+    CloneCache clones;
+    HostArena arena;         // of the compute thread
+    HostArena stream_arena;  // of the streaming task
+    Copier copier;           // last: it ends before what it copies to
+};
+
+}  // namespace expert_device
