@@ -1,74 +1,220 @@
-"""A process of its own that decodes token ids and prints what came of it: run by the device's tests.
+"""A process of its own that decodes fixed token ids and stores what came of it: run by the expert cache's tests.
 
-ggml's registry is one per process, so "with the device" and "without" need two processes.
-Usage: decode_logits.py MODEL stock|device OUT.npz [GPU]
+Usage: decode_logits.py FOLDER JOB MODEL…, JOB being a `Job` as JSON. FOLDER/<model's name>.npz gets an array by
+each run's name, logits in float32 [rows, vocabulary] or an answer's token ids, and `facts`: JSON, by run what the
+device counted.
 """
 
-import ctypes
+import json
 import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
+import msgspec
 import numpy as np
-from llama_cpp import llama_cpp as llama
+import numpy.typing as npt
+from llama_process import Context, LlamaProcess
 
-from app.engine.cache import ExpertDevice, Phase
-from app.engine.ggml import BufferTypeOverride, Ggml
-from app.engine.logs import LogTap
+from app.engine.cache import ExpertDevice, Phase, Residency
+from app.model import read_expert_tensors
+from app.placement.plan import CachePolicy
 
-BATCHES = (17, 1, 3, 8, 1, 1, 64, 1)
+# Of one sequence. Last rows only where llama.cpp then computes its last layer for one token of many.
+BATCHES = (17, 1, 3, 8, 1, 1, 64, 1, 512)
+LAST_ROW_ONLY = (17, 512)
+# Batches of so many tokens are decoding: one token, or a draft that is verified.
+DRAFT = 8
+# Room for what a device pads its tensors to, on every tensor of a layer; far less than a slot of any model here.
+PADDING = 4096
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """One pass over the batches.
+
+    Attributes:
+        name: What its results are stored under.
+        pool: Share of all experts that get a slot, or "one" for one slot a layer.
+        stream: One of STREAMS.
+        staging: Experts that the staging area has room for.
+        kind: One of POLICIES.
+        insert_cap, window: As in `CachePolicy`.
+        wait: A layer waits for its copies, so that hits are the same in every run.
+    """
+
+    name: str
+    pool: float | str = 0.0
+    stream: str = "off"
+    staging: int = 0
+    kind: str = "lru"
+    insert_cap: int = 64
+    window: int = 0
+    wait: bool = True
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """What to do with every model.
+
+    Attributes:
+        device: With the expert device.
+        gpu: ggml's name of the device of the attention; None for the CPU.
+        experts_on_gpu: Stock, fully offloaded.
+        repack: Let llama.cpp use the CPU's faster layouts.
+        repacked: Residency of the experts with the expert device.
+        pool_device: ggml's name of the device that has the pool.
+        threads: Of the CPU.
+        batches: Sizes, in tokens.
+        prompt: Text to answer instead, greedily, with `answer` tokens; the ids are stored.
+        runs: Passes, all in one context: pools are resized between them.
+    """
+
+    device: bool = False
+    gpu: str | None = None
+    experts_on_gpu: bool = False
+    repack: bool = True
+    repacked: bool = False
+    pool_device: str = "CPU"
+    threads: int = 1
+    batches: tuple[int, ...] = BATCHES
+    prompt: str = ""
+    answer: int = 0
+    runs: tuple[Run, ...] = (Run(name="stock"),)
+
+
+def token_ids(count: int, vocabulary: int) -> list[int]:
+    """The same ids in every process."""
+    return list(np.random.default_rng(3).integers(0, vocabulary, count).tolist())
+
+
+def decode_batches(
+    context: Context, batches: Sequence[int], device: ExpertDevice | None = None
+) -> npt.NDArray[np.float32]:
+    """Logits of one pass from an empty sequence, [rows, vocabulary]."""
+    context.clear()
+    ids, rows = token_ids(sum(batches), context.model.vocabulary), []
+    for size in batches:
+        if device:
+            device.set_phase(context.id, Phase.DECODE if size <= DRAFT else Phase.PROMPT)
+        batch, ids = ids[:size], ids[size:]
+        rows.append(context.decode(batch, every=size not in LAST_ROW_ONLY))
+    return np.concatenate(rows)
+
+
+def answer(context: Context, prompt: str, count: int, device: ExpertDevice | None) -> npt.NDArray[np.int64]:
+    """Ids of the `count` most likely tokens after `prompt`, whatever they are."""
+    context.clear()
+    if device:
+        device.set_phase(context.id, Phase.PROMPT)
+    batch, ids = context.model.tokens(prompt), []
+    for _ in range(count):
+        ids.append(int(context.decode(batch)[0].argmax()))
+        batch = ids[-1:]
+        if device:
+            device.set_phase(context.id, Phase.DECODE)
+    return np.array(ids)
+
+
+def add_sources(device: ExpertDevice, context: int, path: Path) -> None:
+    """Tell the device where the experts' bytes lie in the file."""
+    for tensor in read_expert_tensors(path):
+        assert device.add_source(context, str(tensor.path), tensor.name, tensor.offset, tensor.bytes) == 0
+
+
+def warm_up(device: ExpertDevice, context: Context, pool_device: str) -> None:
+    """One token, after which the device knows the layers, and the device that the pools will be on."""
+    device.set_phase(context.id, Phase.IGNORE)
+    context.decode([0])
+    assert device.set_layer_device(context.id, pool_device) == 0
+
+
+def pool_bytes(device: ExpertDevice, context: int, pool: float | str) -> int:
+    """Bytes of a pool of that share of the experts; of whole slots, so that a share of 1 holds them all."""
+    layers = device.layers(context)
+    slots = [1 if pool == "one" else round(float(pool) * layer.experts) for layer in layers]
+    wanted = sum(n * layer.expert_bytes for n, layer in zip(slots, layers, strict=True))
+    return wanted + PADDING * len(layers) if wanted else 0
+
+
+def configure(device: ExpertDevice, context: int, run: Run, pool_device: str) -> None:
+    """Policy and pool of a run; the pool is given up first, so that every run begins with an empty one."""
+    policy = CachePolicy(kind=run.kind, insert_cap=run.insert_cap, window=run.window, stream=run.stream)
+    device.set_policy(context, policy, wait_for_copies=run.wait)
+    largest = max(layer.expert_bytes for layer in device.layers(context))
+    staging = run.staging * largest + PADDING if run.staging else 0
+    device.set_pool(context, pool_device, 0, 0)
+    result = device.set_pool(context, pool_device, pool_bytes(device, context, run.pool), staging)
+    assert result == 0, f"set_pool answered {result!r}: {device.pool(context, pool_device).reason!r}"
+
+
+def counts(device: ExpertDevice, context: int) -> dict[str, int]:
+    """Sums over decoding and prompts."""
+    totals = [device.totals(context, phase) for phase in (Phase.DECODE, Phase.PROMPT)]
+    names = ("tokens", "hits", "misses", "streamed", "inserts", "evictions", "inserted_bytes", "layers")
+    sums = {name: sum(int(getattr(total, name)) for total in totals) for name in names}
+    routed = [device.routing(context, phase) for phase in (Phase.DECODE, Phase.PROMPT)]
+    graphs, nodes = device.work(context)
+    sums |= {"routed": int(sum(counted.sum() for counted in routed)), "graphs": graphs, "nodes": nodes}
+    # Heat of the runs before fills a new pool at once, so what a run leaves there is not what it inserted.
+    return sums | {"newly_resident": sum(layer.resident for layer in device.layers(context))}
+
+
+def facts(device: ExpertDevice, context: int, before: dict[str, int], pool_device: str) -> dict[str, Any]:
+    """What one run added to the counts, and the pool after it."""
+    after = counts(device, context)
+    pool = device.pool(context, pool_device)
+    layers = device.layers(context)
+    return {name: after[name] - before[name] for name in after} | {
+        "requested": pool.requested,
+        "allocated": pool.allocated,
+        "slots": pool.slots,
+        "resident": pool.resident,
+        "result": pool.result,
+        "reason": pool.reason.decode(),
+        "layer_slots": [layer.slots for layer in layers],
+        "layer_resident": [layer.resident for layer in layers],
+        "layer_experts": [layer.experts for layer in layers],
+        "expert_bytes": [layer.expert_bytes for layer in layers],
+        "decoded_by_layer": device.routing(context, Phase.DECODE).sum(axis=1).tolist(),
+        "repacked_layers": sum(layer.residency == Residency.REPACKED for layer in layers),
+        "on_gpu": int((device.experts(context).lane == 1).sum()),
+    }
+
+
+def decode(process: LlamaProcess, path: Path, job: Job) -> dict[str, Any]:
+    """All runs of one model."""
+    device = process.device
+    if device:
+        device.set_residency(Residency.REPACKED if job.repacked else Residency.MAPPED)
+    model = process.load(path, gpu=job.gpu, experts_on_gpu=job.experts_on_gpu, repack=job.repack)
+    context = model.context(threads=job.threads)
+    found: dict[str, Any] = {}
+    told: dict[str, Any] = {}
+    if device:
+        add_sources(device, context.id, path)
+        warm_up(device, context, job.pool_device)
+    for run in job.runs:
+        before: dict[str, int] = {}
+        if device:
+            configure(device, context.id, run, job.pool_device)
+            before = counts(device, context.id)
+        if job.prompt:
+            found[run.name] = answer(context, job.prompt, job.answer, device)
+        else:
+            found[run.name] = decode_batches(context, job.batches, device)
+        if device:
+            told[run.name] = facts(device, context.id, before, job.pool_device)
+    context.close()
+    model.close()
+    return found | {"facts": np.array(json.dumps(told))}
 
 
 def main() -> None:
-    model_path, mode, out = sys.argv[1:4]
-    gpu = sys.argv[4] if len(sys.argv) > 4 else None
-    tap = LogTap(lambda _level, line: print(line, file=sys.stderr))
-    ggml = Ggml()
-    ggml.load_backends()
-    device = ExpertDevice() if mode == "device" else None
-    llama.llama_backend_init()
-    if device:
-        device.set_model_tag(5)
-    parameters = llama.llama_model_default_params()
-    handles = [d.handle for d in ggml.devices() if d.name == gpu]
-    array = (ctypes.c_void_p * (len(handles) + 1))(*handles, None)
-    parameters.devices = ctypes.cast(array, ctypes.c_void_p)
-    parameters.n_gpu_layers = 999 if handles else 0
-    cpu = next(d for d in ggml.devices() if d.name == "CPU")
-    override = (BufferTypeOverride * 2)()
-    override[0].pattern = rb"\.ffn_(up|down|gate|gate_up)_(ch|)exps"
-    override[0].buffer_type = ggml.buffer_type(cpu)
-    parameters.tensor_buft_overrides = ctypes.cast(override, ctypes.c_void_p)
-    model = llama.llama_model_load_from_file(model_path.encode(), parameters)
-    assert model, "the model did not load"
-    context_parameters = llama.llama_context_default_params()
-    context_parameters.n_ctx = 256
-    context_parameters.n_batch = context_parameters.n_ubatch = 64
-    context_parameters.n_threads = context_parameters.n_threads_batch = 1
-    context = llama.llama_init_from_model(model, context_parameters)
-    assert context, "no context"
-    n_vocab = llama.llama_vocab_n_tokens(llama.llama_model_get_vocab(model))
-    ids = np.random.default_rng(3).integers(0, n_vocab, sum(BATCHES)).tolist()
-    logits, at = [], 0
-    id_of_context = device.last_context() if device else 0
-    for size in BATCHES:
-        if device:
-            device.set_phase(id_of_context, Phase.DECODE if size == 1 else Phase.PROMPT)
-        tokens = (llama.llama_token * size)(*ids[at : at + size])
-        assert llama.llama_decode(context, llama.llama_batch_get_one(tokens, size)) == 0
-        at += size
-        logits.append(np.ctypeslib.as_array(llama.llama_get_logits_ith(context, -1), (n_vocab,)).copy())
-    facts = {"logits": np.stack(logits)}
-    if device:
-        facts["decode"] = device.routing(id_of_context, Phase.DECODE)
-        facts["prompt"] = device.routing(id_of_context, Phase.PROMPT)
-        facts["work"] = np.array(device.work(id_of_context))
-        facts["owned"] = np.array(sorted(device.owned_layers(5)))
-        facts["owned_bytes"] = np.array(device.owned_bytes(5))
-    llama.llama_free(context)
-    llama.llama_model_free(model)
-    if device:
-        facts["owned_after_free"] = np.array(device.owned_bytes(5))
-    np.savez(out, **facts)
-    del tap
+    """Decode every model that was named."""
+    folder, job = Path(sys.argv[1]), msgspec.json.decode(sys.argv[2], type=Job)
+    process = LlamaProcess(with_device=job.device)
+    for name in sys.argv[3:]:
+        np.savez(folder / f"{Path(name).stem}.npz", **decode(process, Path(name), job))
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,188 @@
+"""Logits with the expert cache against stock llama.cpp on the same file: every chain shape, pool and batch size."""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+import pytest
+from decode_logits import Job, Run
+from decoding import Decoded, decode, distances
+from tiny_shapes import QUANTISED, SHAPES
+
+SHARE = 0.3
+
+# The CPU as second device. Copies are waited for where hits are asserted; the last run hurries, as the app does.
+CPU_RUNS = (
+    Run(name="no pool"),
+    Run(name="one slot", pool="one"),
+    Run(name="a third", pool=SHARE),
+    Run(name="all", pool=1.0),
+    Run(name="auto", pool=SHARE, stream="auto", staging=4),
+    Run(name="always", pool=SHARE, stream="always", staging=4),
+    Run(name="no pool, always", stream="always", staging=3),
+    Run(name="heat", pool=SHARE, kind="decay", insert_cap=1),
+    Run(name="hurried", pool=SHARE, stream="auto", staging=4, window=64, insert_cap=2, wait=False),
+)
+# Mesa's software Vulkan driver takes a second for a prompt that the CPU computes in 20 ms: fewer and smaller batches,
+# and prompts only for chains whose operations differ in kind. It also corrupts the heap when a buffer is freed that a
+# descriptor set had bound before (Mesa 22.3.6; stock llama.cpp dies of it, too), so no pool is resized there: each run
+# has a process of its own, and the largest batch comes first, so that working memory never grows.
+GPU_RUNS = (
+    Run(name="one slot, always", pool="one", stream="always", staging=4),
+    Run(name="a third", pool=SHARE),
+    Run(name="all, auto", pool=1.0, stream="auto", staging=4),
+)
+GPU_BATCHES = (8, 1, 3, 1, 1)
+GPU_BATCHES_WITH_PROMPT = (40, 1, 3, 8, 1, 1)
+WITH_PROMPT = ("mixtral", "gpt_oss", "fused_gate_up", "weight_before", "quantised_mixtral")
+
+
+class OnBoth(NamedTuple):
+    """Stock's logits of one model on either device, [rows, vocabulary]."""
+
+    on_cpu: np.ndarray
+    on_gpu: np.ndarray
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("models")
+    paths = {}
+    for name, write in {**SHAPES, **QUANTISED}.items():
+        paths[name] = folder / f"{name}.gguf"
+        write(paths[name])
+    return paths
+
+
+@pytest.fixture(scope="module")
+def stock(models, tmp_path_factory) -> dict[str, Decoded]:
+    """Stock llama.cpp on the CPU, without its repacked layouts: the kernels that the pool's CPU device uses."""
+    return decode(tmp_path_factory.mktemp("stock"), Job(repack=False), *models.values())
+
+
+def assert_counts_agree(run: Run, facts: dict[str, Any]) -> None:
+    assert facts["result"] == 0, facts["reason"]
+    assert facts["routed"] > 0
+    assert facts["hits"] + facts["misses"] == facts["routed"]
+    assert facts["resident"] == facts["on_gpu"] == sum(facts["layer_resident"])
+    assert facts["resident"] <= facts["slots"] == sum(facts["layer_slots"])
+    assert facts["allocated"] <= facts["requested"]
+    if run.pool == "one":
+        assert set(facts["layer_slots"]) == {1}
+    if run.pool == 1.0:
+        assert facts["layer_slots"] == facts["layer_experts"]
+        assert facts["evictions"] == 0
+    if run.pool == 0.0:
+        assert facts["hits"] == facts["inserts"] == facts["slots"] == facts["allocated"] == 0
+    elif run.wait:
+        assert facts["hits"] > 0
+        assert facts["resident"] > 0
+        assert facts["inserts"] - facts["evictions"] == facts["newly_resident"]
+    if run.stream == "always":
+        assert facts["streamed"] == facts["misses"] > 0
+    elif run.stream == "off":
+        assert facts["streamed"] == 0
+
+
+@pytest.mark.parametrize("shape", [*SHAPES, *QUANTISED])
+def test_with_the_cpu_as_second_device_logits_are_those_of_stock_bit_by_bit(shape, models, stock, tmp_path):
+    ours = decode(tmp_path, Job(device=True, runs=CPU_RUNS), models[shape])[shape]
+    for run in CPU_RUNS:
+        np.testing.assert_array_equal(ours.logits[run.name], stock[shape].logits["stock"], err_msg=run.name)
+        assert_counts_agree(run, ours.facts[run.name])
+
+
+def test_two_threads_give_the_same_bits(models, tmp_path):
+    batches = (17, 1, 3, 8, 1, 64)  # each is a race of two threads for two cores, slow beside other work
+    runs = tuple(run for run in CPU_RUNS if run.name in ("a third", "auto", "always"))
+    theirs = decode(tmp_path / "stock", Job(repack=False, batches=batches), models["qwen3moe"])["qwen3moe"]
+    ours = decode(tmp_path, Job(device=True, threads=2, batches=batches, runs=runs), models["qwen3moe"])["qwen3moe"]
+    for run in runs:
+        np.testing.assert_array_equal(ours.logits[run.name], theirs.logits["stock"], err_msg=run.name)
+
+
+def test_repacked_experts_without_a_pool_compute_what_stock_does_with_its_defaults(models, tmp_path):
+    paths = [models[name] for name in QUANTISED]
+    theirs = decode(tmp_path / "stock", Job(), *paths)
+    ours = decode(tmp_path / "ours", Job(device=True, repacked=True, runs=(Run(name="no pool"),)), *paths)
+    for name in QUANTISED:
+        np.testing.assert_array_equal(ours[name].logits["no pool"], theirs[name].logits["stock"], err_msg=name)
+        assert ours[name].facts["no pool"]["repacked_layers"] >= 1
+
+
+def test_a_pool_filled_from_the_file_beside_repacked_experts_is_as_near_as_stocks_two_layouts(models, stock, tmp_path):
+    paths = [models[name] for name in QUANTISED]
+    repacked = decode(tmp_path / "stock", Job(), *paths)
+    runs = (Run(name="a third", pool=SHARE), Run(name="always", pool=SHARE, stream="always", staging=4))
+    ours = decode(tmp_path / "ours", Job(device=True, repacked=True, runs=runs), *paths)
+    for name in QUANTISED:
+        reference = repacked[name].logits["stock"]
+        allowed = 1.5 * distances(stock[name].logits["stock"], reference) + FLOOR
+        for run in runs:
+            assert_counts_agree(run, ours[name].facts[run.name])
+            assert (distances(ours[name].logits[run.name], reference) <= allowed).all(), (name, run.name)
+
+
+# Where a GPU happens to agree with the CPU to the last bit, the distance to compare with is 0. Two sums of 64 to 512
+# products of f32 in another order differ by some 1e-6 of their size; three layers and the output make it 1e-5 of
+# logits of magnitude 4.
+FLOOR = 4e-5
+
+
+def gpu_batches(shape: str) -> tuple[int, ...]:
+    return GPU_BATCHES_WITH_PROMPT if shape in WITH_PROMPT else GPU_BATCHES
+
+
+def stock_on_both(folder: Path, gpu: str, batches: tuple[int, ...], *paths: Path) -> dict[str, OnBoth]:
+    """Logits of stock on the CPU and of stock fully on the GPU, by model."""
+    on_cpu = decode(folder / "cpu", Job(repack=False, batches=batches), *paths)
+    on_gpu = decode(folder / "gpu", Job(gpu=gpu, experts_on_gpu=True, batches=batches), *paths)
+    return {name: OnBoth(on_cpu[name].logits["stock"], on_gpu[name].logits["stock"]) for name in on_cpu}
+
+
+@pytest.fixture(scope="module")
+def references(models, software_gpu, tmp_path_factory) -> dict[str, OnBoth]:
+    """Of every shape, from as few processes as can be: starting Vulkan and its shaders takes long."""
+    found = {}
+    for batches in (GPU_BATCHES, GPU_BATCHES_WITH_PROMPT):
+        paths = [path for name, path in models.items() if gpu_batches(name) == batches]
+        found |= stock_on_both(tmp_path_factory.mktemp("both"), software_gpu, batches, *paths)
+    return found
+
+
+def assert_as_near(folder: Path, job: Job, runs: tuple[Run, ...], model: Path, stock: OnBoth) -> None:
+    allowed = 1.5 * distances(stock.on_gpu, stock.on_cpu) + FLOOR
+    for run in runs:
+        ours = decode(folder / run.name, msgspec.structs.replace(job, runs=(run,)), model)[model.stem]
+        assert_counts_agree(run, ours.facts[run.name])
+        found = distances(ours.logits[run.name], stock.on_cpu)
+        assert (found <= allowed).all(), f"{run.name}: {found}, allowed {allowed}"
+
+
+@pytest.mark.parametrize("shape", [*SHAPES, *QUANTISED])
+def test_with_a_gpu_logits_are_no_farther_from_the_cpus_than_stock_on_that_gpu(
+    shape, models, references, software_gpu, tmp_path
+):
+    job = Job(device=True, pool_device=software_gpu, batches=gpu_batches(shape))
+    assert_as_near(tmp_path, job, GPU_RUNS, models[shape], references[shape])
+
+
+def test_with_attention_and_pool_on_one_gpu_large_prompts_stay_as_near_as_stock(models, software_gpu, tmp_path):
+    batches = (512, 1, 1, 1)
+    stock = stock_on_both(tmp_path, software_gpu, batches, models["mixtral"])["mixtral"]
+    runs = (Run(name="a third", pool=SHARE, stream="auto", staging=4),)
+    job = Job(device=True, gpu=software_gpu, pool_device=software_gpu, batches=batches)
+    assert_as_near(tmp_path, job, runs, models["mixtral"], stock)
+
+
+def test_two_hundred_greedy_tokens_of_the_demo_model_are_those_of_stock(demo_model, tmp_path):
+    question = "Write a short story about a lighthouse keeper and a whale."
+    job = Job(prompt=question, answer=200)
+    theirs = decode(tmp_path / "stock", job, demo_model)["demo"].logits["stock"]
+    runs = (Run(name="no pool"), Run(name="a third", pool=SHARE), Run(name="all", pool=1.0))
+    ours = decode(tmp_path / "ours", Job(device=True, prompt=question, answer=200, runs=runs), demo_model)
+    assert len(set(theirs.tolist())) > 40, "an answer, not one word again and again"
+    for run in runs:
+        np.testing.assert_array_equal(ours["demo"].logits[run.name], theirs, err_msg=run.name)
+        assert_counts_agree(run, ours["demo"].facts[run.name])
