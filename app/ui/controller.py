@@ -17,6 +17,7 @@ from app.ui.background import Background
 from app.ui.chooser import Chooser, probe_machine, read_facts_of
 from app.ui.conversation import Conversation
 from app.ui.engine import Engine
+from app.ui.expert_cache import ExpertCache
 from app.ui.smaller_plan import smaller_plan
 
 if TYPE_CHECKING:
@@ -42,7 +43,6 @@ class Controller(QObject):
         plan_changed: The plan being edited (Plan); it may differ from the loaded one.
         load_progress: Fraction of the weights read.
         loaded: What the engine reports loaded (protocol.Loaded).
-        routing: How often each expert was routed to (protocol.Routing).
         answer_started: The question and an empty answer are stored.
         token: More text of the answer, stored already.
         prompt_progress: How far the prompt is computed (protocol.PromptProgress).
@@ -56,7 +56,6 @@ class Controller(QObject):
     plan_changed = Signal(object)
     load_progress = Signal(float)
     loaded = Signal(object)
-    routing = Signal(object)
     answer_started = Signal()
     token = Signal(str)
     prompt_progress = Signal(object)
@@ -81,6 +80,7 @@ class Controller(QObject):
         self._read_facts = read_facts
         self._background = Background(self)
         self._conversation = Conversation(engine, store, sampling, self)
+        self._cache = ExpertCache(engine, self)
         self._state = EMPTY
         self._chooser = Chooser(
             engine,
@@ -95,22 +95,21 @@ class Controller(QObject):
         self._tried: tuple[ModelFacts, Plan] | None = None
         self._loaded: tuple[ModelFacts, Plan] | None = None
         self._loaded_report: protocol.Loaded | None = None
-        self._load_id = self._routing_id = 0
+        self._load_id = 0
         self._end_reason: AppError | None = None
         engine.event.connect(self._take)
         engine.ended.connect(self._engine_ended)
         engine.failed.connect(self._engine_failed)
-        chooser, conversation = self._chooser, self._conversation
-        chooser.machine_found.connect(self._set_machine)
-        chooser.model_read.connect(self._set_facts)
-        chooser.engine_hangs.connect(self._end_hanging_engine)
-        chooser.failed.connect(self.failed)
-        conversation.answer_started.connect(self.answer_started)
-        conversation.token.connect(self.token)
-        conversation.prompt_progress.connect(self.prompt_progress)
-        conversation.finished.connect(self.finished)
-        conversation.failed.connect(self.failed)
-        conversation.ended.connect(self._answer_ended)
+        self._chooser.machine_found.connect(self._set_machine)
+        self._chooser.model_read.connect(self._set_facts)
+        self._chooser.engine_hangs.connect(self._end_hanging_engine)
+        self._chooser.failed.connect(self.failed)
+        self._conversation.answer_started.connect(self.answer_started)
+        self._conversation.token.connect(self.token)
+        self._conversation.prompt_progress.connect(self.prompt_progress)
+        self._conversation.finished.connect(self.finished)
+        self._conversation.failed.connect(self.failed)
+        self._conversation.ended.connect(self._answer_ended)
 
     @property
     def engine(self) -> Engine:
@@ -121,6 +120,11 @@ class Controller(QObject):
     def conversation(self) -> Conversation:
         """The conversation shown."""
         return self._conversation
+
+    @property
+    def cache(self) -> ExpertCache:
+        """The loaded model's expert cache."""
+        return self._cache
 
     @property
     def background(self) -> Background:
@@ -259,14 +263,17 @@ class Controller(QObject):
         self._chooser.engine_lost()
 
     def _load(self, facts: ModelFacts, plan: Plan) -> None:
+        carried = self._cache.carried(facts, self._machine, plan)
+        if carried is not plan and self._plan is plan:
+            self.set_plan(carried)
         self._chooser.drop_choice()
         self._conversation.stop()
         self.cancel_load()
-        self._tried = (facts, plan)
+        self._tried = (facts, carried)
         self._forget_loaded()
         self._set_state(LOADING)
         try:
-            load_id = self._engine.send(protocol.Load, plan=plan)
+            load_id = self._engine.send(protocol.Load, plan=carried)
         except AppError as error:  # a path whose bytes are not Unicode cannot be sent
             if self._engine.running:  # the model that was to be replaced must not stay unseen
                 self._engine.send(protocol.Unload)
@@ -298,11 +305,6 @@ class Controller(QObject):
         """Show an empty conversation; it is stored with its first question."""
         self._conversation.show(None)
 
-    def poll_routing(self) -> None:
-        """Ask for the routings, unless nothing is loaded or the last question is still open."""
-        if self._loaded is not None and not self._routing_id:
-            self._routing_id = self._engine.send(protocol.ReadRouting)
-
     def shutdown(self) -> None:
         """End the engine and the background work; call before the window goes."""
         self._conversation.stop()
@@ -315,15 +317,10 @@ class Controller(QObject):
     def _take(self, event: protocol.AnyEvent) -> None:
         if self._conversation.take(event) or self._chooser.take(event):
             return
-        if event.id == 0:
-            if isinstance(event, protocol.Failed):
-                self.failed.emit(client.error_of(event))
-        elif event.id == self._load_id:
+        if not event.id and isinstance(event, protocol.Failed):
+            self.failed.emit(client.error_of(event))
+        elif event.id and event.id == self._load_id:
             self._take_load(event)
-        elif event.id == self._routing_id:
-            self._routing_id = 0
-            if isinstance(event, protocol.Routing):
-                self.routing.emit(event)
 
     def _take_load(self, event: protocol.AnyEvent) -> None:
         if isinstance(event, protocol.LoadProgress):
@@ -332,6 +329,8 @@ class Controller(QObject):
             self._load_id = 0
             self._loaded = self._tried
             self._loaded_report = event
+            if self._tried is not None:
+                self._cache.begin(*self._tried)
             self._set_state(READY)
             self.loaded.emit(event)
         elif isinstance(event, protocol.Failed):
@@ -369,9 +368,10 @@ class Controller(QObject):
         self._chooser.engine_lost()
 
     def _forget_loaded(self) -> None:
-        self._load_id = self._routing_id = 0
+        self._load_id = 0
         self._loaded = None
         self._loaded_report = None
+        self._cache.forget()
 
     def _answer_ended(self) -> None:
         if self._state == ANSWERING:
@@ -380,6 +380,7 @@ class Controller(QObject):
     def _set_state(self, state: str) -> None:
         if state != self._state:
             self._state = state
+            self._cache.set_answering(state == ANSWERING)
             self.state_changed.emit(state)
 
     def _set_machine(self, machine: Machine) -> None:

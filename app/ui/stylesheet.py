@@ -77,6 +77,15 @@ QListView::item:hover {{ background: {raised}; }}
 QListView::item:selected {{ background: {accent_soft}; color: {text}; }}
 QListView[role="bare"] {{ background: transparent; border: none; }}
 
+QTableView {{ background: {surface}; alternate-background-color: {code}; border: 1px solid {border};
+    border-radius: 8px; outline: none; selection-background-color: {accent_soft}; selection-color: {text}; }}
+QTableView::item {{ padding: 0 2px; border: none; }}
+QTableView::item:focus {{ border: 1px solid {accent}; }}
+QTableView::item:selected {{ background: {accent_soft}; color: {text}; }}
+QHeaderView {{ background: transparent; }}
+QHeaderView::section {{ background: {surface}; color: {muted}; border: none; border-bottom: 1px solid {border};
+    padding: 4px 2px; }}
+
 QScrollBar:vertical {{ background: transparent; width: 10px; margin: 2px; }}
 QScrollBar:horizontal {{ background: transparent; height: 10px; margin: 2px; }}
 QScrollBar::handle {{ background: {scroll}; border-radius: 3px; min-height: 32px; min-width: 32px; }}

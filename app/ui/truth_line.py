@@ -7,9 +7,10 @@ from app.engine.protocol import Loaded
 from app.placement.comparison import memory_table
 from app.placement.plan import CPU_LANE, Plan
 from app.ui.controller import FAILED, LOADING, Controller
+from app.ui.expert_cache import ExpertCache
 from app.ui.theme import GRID, set_role
 from app.ui.widgets import ElidedLabel
-from app.ui.words import in_bytes, number, part_in_words
+from app.ui.words import in_bytes, in_percent, number, part_in_words
 
 
 class TruthLine(QWidget):
@@ -39,6 +40,7 @@ class TruthLine(QWidget):
         row.addStretch(1)
         controller.state_changed.connect(lambda _state: self._update())
         controller.loaded.connect(lambda _report: self._update())
+        controller.cache.changed.connect(self._show_pool)
         self._update()
 
     @property
@@ -59,14 +61,22 @@ class TruthLine(QWidget):
         self.devices.setToolTip(lanes_in_words(report))
         self.memory.setText(memory_in_words(plan, report))
         self.memory.setToolTip(memory_in_detail(plan, report))
-        self.expert_device.setText(expert_device_in_words(report, moe=bool(facts.moe_layers)))
-        self.expert_device.setToolTip(report.reason)
+        self._show_pool()
         count = len(report.differences)
         one = self.tr("1 difference from the plan")
         many = self.tr("{count} differences from the plan").format(count=number(count))
         self.difference.setText(("" if not count else one) if count < 2 else many)
         self.difference.setToolTip("\n".join(report.differences))
         self.difference.setVisible(count > 0)
+
+    def _show_pool(self) -> None:
+        """The expert device, or the pool it fills where one was asked for."""
+        facts, report = self._controller.loaded_facts, self._controller.loaded_report
+        if facts is None or report is None:
+            return
+        words, reason = pool_in_words(self._controller.cache)
+        self.expert_device.setText(words or expert_device_in_words(report, moe=bool(facts.moe_layers)))
+        self.expert_device.setToolTip(reason if words else report.reason)
 
     def _show_nothing_loaded(self, state: str) -> None:
         words = {
@@ -146,6 +156,27 @@ def memory_in_detail(plan: Plan, report: Loaded) -> str:
             )
         )
     return "\n".join(lines)
+
+
+def pool_in_words(cache: ExpertCache) -> tuple[str, str]:
+    """The pool's three facts, and why it is not used; empty where none was asked for or nobody has looked.
+
+    The latest facts count; who has not looked still has the last answer's report.
+    """
+    pool, last = cache.facts.pool if cache.facts else None, cache.last_answer
+    told = pool or last
+    if told is None or not told.requested_bytes:
+        return "", ""
+    translate = QCoreApplication.translate
+    words = translate("TruthLine", "Expert pool: requested {requested}, allocated {allocated}, {used}").format(
+        requested=in_bytes(told.requested_bytes),
+        allocated=in_bytes(told.allocated_bytes),
+        used=translate("TruthLine", "in use") if told.used else translate("TruthLine", "not in use"),
+    )
+    if last is not None and last.hits and last.misses is not None:
+        share = in_percent(last.hits / (last.hits + last.misses))
+        words += translate("TruthLine", ", hits {share}").format(share=share)
+    return words, told.reason
 
 
 def expert_device_in_words(report: Loaded, *, moe: bool) -> str:

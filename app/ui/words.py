@@ -34,6 +34,16 @@ def in_tokens_per_second(rate: float) -> str:
     return QCoreApplication.translate("words", "%1 tokens/s").replace("%1", number(rate, decimals))
 
 
+def in_percent(share: float) -> str:
+    """A share of a whole, 0 to 1: "71 %", and neither "0 %" nor "100 %" for what is not."""
+    percent = round(share * 100)
+    if percent == 0 and share > 0:
+        return f"< {number(1)} %"
+    if percent == 100 and share < 1:
+        return f"> {number(99)} %"
+    return f"{number(percent)} %"
+
+
 def in_tokens(count: int) -> str:
     """A count of tokens: "1 token", "312 tokens"."""
     if count == 1:
@@ -53,5 +63,7 @@ def part_in_words(part: str) -> str:
         "compute": translate("words", "compute buffers"),
         "context": translate("words", "driver context"),
         "pool": translate("words", "expert pool"),
+        "staging": translate("words", "room for experts that pass"),
+        "repacked": translate("words", "other weights in the processor's faster layout"),
         "margin": translate("words", "safety margin"),
     }.get(part, part)

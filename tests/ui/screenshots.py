@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 from PySide6.QtWidgets import QApplication, QDockWidget, QWidget
 from ui_factories import make_facts, make_machine
 
@@ -26,6 +27,9 @@ from app.ui.theme import Theme
 
 HERE = Path(__file__).resolve().parent
 PATIENCE_SECONDS = 30.0
+SIZE, NARROW = (1360, 860), (820, 860)
+EXPERTS = 32
+POOL_BYTES = 640 * 1024**2
 QUESTION = "How does a mixture of experts decide what to compute? Show me the idea in code."
 ANSWER = """A **mixture-of-experts** model holds many small networks in every layer and computes only a few \
 of them for each token. A `router` scores the experts, and the best ones do the work:
@@ -64,8 +68,9 @@ class Session:
 
     def open(self, home: Path, *arguments: str) -> tuple[MainWindow, Controller]:
         """A window of the usual size on the wizard."""
-        command = [sys.executable, str(HERE / "scripted_engine.py"), *arguments]
-        facts = make_facts(layers=30, experts=8, expert_mib=3.2, name="Scripted MoE 8×135M")
+        script = [str(HERE / "scripted_engine.py"), "--experts", str(EXPERTS), "--expert-mib", "3.2"]
+        command = [sys.executable, *script, *arguments]
+        facts = make_facts(layers=30, experts=EXPERTS, expert_mib=3.2, name="Scripted MoE 32×135M")
         machine = make_machine("--no-gpu" not in arguments)
         self.store = ConversationStore(home / "conversations.db")
         controller = Controller(
@@ -76,7 +81,7 @@ class Session:
             probe=lambda _folder, _gpus, _build: machine,
         )
         window = build_window(controller, self._theme, Settings(home / "settings.json"))
-        window.resize(1440, 900)
+        window.resize(*SIZE)
         window.show()
         return window, controller
 
@@ -106,8 +111,8 @@ class Session:
         controller.probe()
         controller.choose_model(Path("/models/scripted.gguf"))
         self.until(lambda: controller.machine is not None and controller.facts is not None)
-        plan = controller.propose_plan()
-        # Two lanes in use, so that both show what they hold.
+        plan = msgspec.structs.replace(controller.propose_plan(), pool_bytes=POOL_BYTES)
+        # Two lanes in use, so that both show what they hold, and a pool that holds some of the CPU's experts.
         controller.set_plan(with_lanes(plan, controller.facts, controller.machine, range(10, 30), CPU_LANE))
         controller.load()
         self.until(lambda: controller.state == READY)
@@ -143,11 +148,39 @@ def chat_pictures(session: Session, home: Path) -> None:
     session.until(lambda: controller.state == READY)
     session.rest(1.5)
     session.shoot(window, "docks")
+    experts_pictures(session, window, controller)
     dialog = SettingsDialog(Settings(home / "other.json"), window)
     dialog.show()
     session.shoot(dialog, "settings")
     dialog.close()
     session.close(window)
+
+
+def experts_pictures(session: Session, window: MainWindow, controller: Controller) -> None:
+    """The experts of a layer with orders given, the lanes alone over the whole window, and a narrow window."""
+    lanes, graphs = window.findChild(QDockWidget, "lanes"), window.findChild(QDockWidget, "graphs")
+    panel = lanes.widget()
+    controller.cache.set_pins(12, (3, 5), "gpu")
+    controller.cache.set_pins(12, (7, 8, 9), "cpu")
+    session.until(lambda: controller.cache.facts.layers[12].pins[9] == "c")
+    panel.open_experts(12)
+    panel.experts_page.table.selectRow(2)
+    session.shoot(window, "experts")
+    panel.experts_page.leave()
+    graphs.hide()
+    lanes.setFloating(True)
+    lanes.resize(1100, 760)
+    session.shoot(lanes, "lanes-wide")
+    lanes.setFloating(False)
+    window.chat.sidebar.hide()
+    window.resize(*NARROW)
+    session.shoot(window, "lanes-narrow")
+    panel.open_experts(12)
+    session.shoot(window, "experts-narrow")
+    panel.experts_page.leave()
+    graphs.show()
+    window.chat.sidebar.show()
+    window.resize(*SIZE)
 
 
 def crash_picture(session: Session, home: Path) -> None:

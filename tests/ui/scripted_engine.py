@@ -7,7 +7,6 @@ Run `python scripted_engine.py --help` for the behaviours.
 import argparse
 import os
 import queue
-import random
 import signal
 import sys
 import threading
@@ -15,10 +14,13 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from scripted_cache import ScriptedCache
 
 from app.engine import protocol
 from app.hardware.facts import EngineBuild, Gpu, GpuKind
-from app.placement.plan import CPU_LANE, DISK_LANE, Plan
+from app.placement.plan import CPU_LANE, Plan
 from app.placement.report import BufferReport
 
 GIB = 1024**3
@@ -65,6 +67,13 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--difference", default="", help="a difference to report after a load")
     parser.add_argument("--no-expert-device", default="", help="why routings are not counted")
     parser.add_argument("--experts", type=int, default=8, help="experts per layer in the routings")
+    parser.add_argument("--expert-mib", type=float, default=1.0, help="MiB of one expert in the pool")
+    parser.add_argument("--no-pool", default="", help="why the GPU gives a pool no memory")
+    parser.add_argument("--fail-pool", default="", help="answer every SetPool with this error code")
+    parser.add_argument("--fail-pins", default="", help="answer every SetPins with this error code")
+    parser.add_argument("--fail-cache", default="", help="answer every ReadCache with this error code")
+    parser.add_argument("--pool-ms", type=float, default=0.0, help="time a SetPool takes")
+    parser.add_argument("--bare-changes", action="store_true", help="answer changes without the experts")
     parser.add_argument("--record", default="", help="append every request line to this file")
     return parser.parse_args(argv)
 
@@ -79,8 +88,7 @@ class ScriptedEngine:
         self._cancel = threading.Condition()
         self._write_lock = threading.Lock()
         self._plan: Plan | None = None
-        self._decoded = 0
-        self._prompted = 0
+        self._experts = ScriptedCache(None, options.experts, int(options.expert_mib * 1024**2))
 
     def run(self) -> None:
         """Answer until standard input ends."""
@@ -113,7 +121,9 @@ class ScriptedEngine:
                     self._cancelled.add(request.target)
                     self._cancel.notify_all()
             elif isinstance(request, protocol.ReadRouting):
-                self._say(self._routing(request.id))
+                self._say(self._experts.routing(request.id))
+            elif isinstance(request, protocol.ReadCache | protocol.SetPool | protocol.SetPins | protocol.SetPolicy):
+                self._change(request)
             else:
                 self._queue.put(request)
         os._exit(0)  # the parent is gone or has closed the input: end at once, like the real child
@@ -146,7 +156,13 @@ class ScriptedEngine:
         if options.fail_load:
             return self._fail(request.id, options.fail_load, "The script fails every load.")
         self._plan = plan = request.plan
-        self._decoded = self._prompted = 0
+        self._experts = ScriptedCache(
+            plan,
+            options.experts,
+            int(options.expert_mib * 1024**2),
+            off=options.no_expert_device,
+            no_memory=options.no_pool or ("no GPU" if options.no_gpu else ""),
+        )
         # Not the prediction itself: what is shown as reported must be told apart from it.
         buffers = tuple(
             BufferReport(device=part.device, part=part.part, bytes=int(part.bytes * 0.98))
@@ -192,14 +208,15 @@ class ScriptedEngine:
             done = prompt * step // 4
             self._say(protocol.PromptProgress(id=request.id, done=done, total=prompt, reused=0))
             stopped = stopped or self._pause(request.id, options.prompt_ms / 5)
-        self._prompted += prompt
+        self._experts.prompted += prompt
+        before = self._experts.totals()
         first = time.monotonic()
         said: list[str] = []
         for piece in self._pieces()[: request.max_tokens]:
             if stopped:
                 break
             said.append(piece)
-            self._decoded += 1
+            self._experts.decode()
             self._say(protocol.Token(id=request.id, text=piece, count=len(said)))
             if len(said) == options.crash_after and self._may_crash():
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -223,9 +240,7 @@ class ScriptedEngine:
                 ttft_seconds=first - started,
                 prompt_tokens_per_second=prompt / max(first - started, 1e-6),
                 tokens_per_second=(len(said) - 1) / seconds if len(said) > 1 else 0.0,
-                cache=protocol.CacheReport(
-                    requested_bytes=0, allocated_bytes=0, used=False, reason="no pool", hits=0, misses=0
-                ),
+                cache=self._experts.report(before),
             )
         )
 
@@ -238,24 +253,24 @@ class ScriptedEngine:
             return False
         return True
 
-    def _routing(self, request_id: int) -> protocol.Routing:
-        plan = self._plan
-        seen = [] if plan is None or self._options.no_expert_device else plan.expert_lanes.items()
-        layers = [layer for layer, lane in seen if lane in (CPU_LANE, DISK_LANE)]
-        experts = self._options.experts
-        return protocol.Routing(
-            id=request_id,
-            decode={layer: _counts(layer, self._decoded, experts) for layer in layers},
-            prompt={layer: _counts(layer + 1000, self._prompted, experts) for layer in layers},
-        )
-
-
-def _counts(layer: int, tokens: int, experts: int, used: int = 2) -> tuple[int, ...]:
-    """Counts of one layer after `tokens` tokens: uneven, the same on every run, growing only."""
-    weights = [1 / (place + 1) ** 0.9 for place in range(experts)]
-    random.Random(layer).shuffle(weights)
-    total = sum(weights)
-    return tuple(int(tokens * used * weight / total) for weight in weights)
+    def _change(self, request: protocol.AnyRequest) -> None:
+        """Read or change the cache at once, also while an answer runs."""
+        options, cache = self._options, self._experts
+        failing = {"read_cache": options.fail_cache, "set_pool": options.fail_pool, "set_pins": options.fail_pins}
+        code = failing.get(request.__struct_config__.tag, "")
+        if code or self._plan is None:
+            return self._fail(request.id, code or "bad_usage", "The script fails this request.")
+        whole = not options.bare_changes
+        if isinstance(request, protocol.SetPool):
+            time.sleep(options.pool_ms / 1000)
+            cache.resize(request.pool_bytes, request.staging_bytes)
+        elif isinstance(request, protocol.SetPins):
+            cache.pin(request.pins)
+        elif isinstance(request, protocol.SetPolicy):
+            cache.policy = request.policy
+        elif isinstance(request, protocol.ReadCache):
+            whole = request.experts
+        return self._say(cache.facts(request.id, experts=whole))
 
 
 if __name__ == "__main__":

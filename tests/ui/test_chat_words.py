@@ -55,6 +55,19 @@ def test_words_for_the_prompt_tell_what_was_known():
             {"stop_reason": "context_full"},
             "24.1 tokens/s · 0.42 s to the first token · 312 tokens · prompt 412 tokens/s · cut: the context is full",
         ),
+        (
+            {"prompt_tokens_per_second": 0.0, "cache_used": True, "cache_hits": 71, "cache_misses": 29},
+            "24.1 tokens/s · 0.42 s to the first token · 312 tokens · 71 % of routed experts from the GPU pool "
+            "· complete",
+        ),
+        (
+            {"prompt_tokens_per_second": 0.0, "cache_used": True, "cache_hits": 71, "cache_misses": None},
+            "24.1 tokens/s · 0.42 s to the first token · 312 tokens · complete",
+        ),
+        (
+            {"prompt_tokens_per_second": 0.0, "cache_used": False, "cache_misses": 29},
+            "24.1 tokens/s · 0.42 s to the first token · 312 tokens · complete",
+        ),
     ],
 )
 def test_only_what_was_measured_is_shown(changes, words):

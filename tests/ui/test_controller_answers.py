@@ -1,4 +1,4 @@
-"""The controller over a scripted engine: answers and routings; conversations that lose nothing."""
+"""The controller over a scripted engine: answers; conversations that lose nothing."""
 
 import json
 
@@ -206,25 +206,3 @@ def test_text_that_cannot_be_stored_is_not_shown(loaded_controller, qtbot, monke
     until(qtbot, lambda: controller.state == READY)
     assert shown == []
     assert [error.code for error in failures] == [ErrorCode.DISK_FULL]
-
-
-# ---- routing ---------------------------------------------------------------------------------------
-
-
-def test_routings_are_asked_for_one_at_a_time_and_only_of_a_loaded_model(
-    loaded_controller, make_controller, qtbot, tmp_path
-):
-    idle = make_controller()
-    idle.poll_routing()
-    assert not idle.engine.running
-    record = tmp_path / "requests"
-    controller = loaded_controller("--no-gpu", "--record", record)
-    answer(qtbot, controller)
-    with qtbot.waitSignal(controller.routing, timeout=10000) as routed:
-        controller.poll_routing()
-        controller.poll_routing()
-    assert set(routed.args[0].decode) == set(controller.facts.moe_layers)
-    asked = [line for line in record.read_text().splitlines() if '"read_routing"' in line]
-    assert len(asked) == 1
-    with qtbot.waitSignal(controller.routing, timeout=10000):
-        controller.poll_routing()

@@ -173,7 +173,7 @@ def test_a_dock_behind_another_tab_does_not_measure(make_controller, theme, qtbo
 
 def test_without_a_gpu_the_panel_says_why_and_draws_no_gpu_graph(make_panel):
     panel = make_panel("--no-gpu")
-    assert panel.plots == [panel.ram_plot, panel.rate_plot]
+    assert panel.plots == [panel.ram_plot, panel.rate_plot, panel.hit_plot]
     assert "No GPU was found." in panel.no_gpu.text()
     assert panel.no_gpu.isVisibleTo(panel)
 

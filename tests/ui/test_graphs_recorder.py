@@ -3,11 +3,15 @@
 import math
 import threading
 
+import msgspec
+import numpy as np
 import pytest
 
 from app.engine import protocol
 from app.errors import AppError, ErrorCode
 from app.hardware.sampling import GpuSample, Sample
+from app.placement.planner import with_lanes
+from app.ui.graphs.panel import GraphsPanel
 from app.ui.graphs.recorder import Recorder
 
 GIB = 1024**3
@@ -208,3 +212,53 @@ def test_one_surprise_in_the_sampler_does_not_end_the_graphs(make_recorder, prob
     qtbot.waitUntil(lambda: recorder.engine_ram.latest is not None, timeout=10000)
     assert recorder.ram_missing == ""
     assert sum("not measured" in record.message for record in caplog.records) == 1, "told once, not at every tick"
+
+
+# ---- the pool's hits -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def pooled(loaded_controller, qtbot):
+    """A controller with a model whose CPU-lane experts have a pool of `mib`; its recorder measures."""
+
+    def make(mib, *arguments):
+        controller = loaded_controller(*arguments)
+        plan = msgspec.structs.replace(controller.plan, pool_bytes=mib * 1024**2)
+        controller.set_plan(with_lanes(plan, controller.facts, controller.machine, range(4), "CPU"))
+        with qtbot.waitSignal(controller.loaded, timeout=10000):
+            controller.load()
+        return controller
+
+    return make
+
+
+def test_the_hit_rate_is_that_of_what_was_routed_since_the_facts_before(pooled, make_recorder, qtbot):
+    controller = pooled(16, "--tokens", 60, "--token-ms", 10)
+    recorder = make_recorder(controller)
+    recorder.start()
+    qtbot.waitUntil(lambda: controller.cache.facts is not None)
+    assert len(recorder.hit_percent) == 0
+    with qtbot.waitSignal(controller.finished, timeout=10000):
+        controller.ask("Go on")
+    qtbot.waitUntil(lambda: len(recorder.hit_percent) > 0 and recorder.hit_percent.latest is None)
+    measured = recorder.hit_percent.values[~np.isnan(recorder.hit_percent.values)]
+    assert ((measured >= 0) & (measured <= 100)).all()
+    assert measured.max() > 0
+    recorder.stop()
+    assert not controller.cache.polling
+
+
+def test_without_a_pool_there_is_no_hit_rate_and_no_graph_of_it(pooled, make_recorder, theme, qtbot):
+    controller = pooled(0, "--tokens", 20)
+    panel = GraphsPanel(controller, theme, recorder=make_recorder(controller))
+    qtbot.addWidget(panel)
+    panel.show()
+    panel.set_active(True)
+    with qtbot.waitSignal(controller.finished, timeout=10000):
+        controller.ask("Go on")
+    qtbot.waitUntil(lambda: controller.cache.facts is not None and controller.cache.facts.decode.tokens == 20)
+    assert len(panel.recorder.hit_percent) == 0
+    assert not panel.hit_plot.isVisibleTo(panel)
+    controller.cache.set_pool(16 * 1024**2)
+    qtbot.waitUntil(lambda: panel.hit_plot.isVisibleTo(panel))
+    assert panel.hit_plot.text == "now of 100.0 % No answer is running."

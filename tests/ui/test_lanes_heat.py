@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from ui_factories import make_experts
 
-from app.engine.protocol import Routing
 from app.ui.lanes.heat import HeatMap, heat_fractions, heat_map
 
 COUNTS = st.lists(st.integers(0, 100_000), min_size=1, max_size=512).map(np.array)
@@ -49,8 +49,8 @@ def test_even_routing_is_told_apart_from_the_hottest_and_from_nothing():
     assert hot == 1.0
 
 
-def test_prompt_and_answer_are_added_and_share_one_scale_over_all_layers():
-    heat = heat_map(Routing(decode={3: (1, 2), 5: (0, 0)}, prompt={3: (0, 3), 4: (4, 4)}))
+def test_all_layers_share_one_scale():
+    heat = heat_map({5: make_experts((0, 0)), 3: make_experts((1, 5)), 4: make_experts((4, 4))})
     assert list(heat.layers) == [3, 4, 5]
     assert heat.layers[3].counts.tolist() == [1, 5]
     assert heat.layers[3].share(1) == pytest.approx(5 / 6)
@@ -62,12 +62,17 @@ def test_prompt_and_answer_are_added_and_share_one_scale_over_all_layers():
 
 
 def test_the_hottest_experts_come_first_and_unused_ones_are_left_out():
-    heat = heat_map(Routing(decode={0: (0, 7, 9, 7)}, prompt={}))
+    heat = heat_map({0: make_experts((0, 7, 9, 7))})
     assert heat.layers[0].hottest(4) == [2, 1, 3]
 
 
-@pytest.mark.parametrize("routing", [None, Routing(decode={}, prompt={}), Routing(decode={0: (0, 0)}, prompt={})])
-def test_nothing_counted_is_an_empty_map(routing):
-    heat = heat_map(routing)
+@pytest.mark.parametrize("layers", [{}, {0: make_experts((0, 0))}])
+def test_nothing_counted_is_an_empty_map(layers):
+    heat = heat_map(layers)
     assert isinstance(heat, HeatMap)
     assert heat.is_empty
+
+
+def test_a_map_knows_whether_any_layer_has_a_pool():
+    assert not heat_map({0: make_experts((1, 2)), 1: make_experts((1, 2))}).has_pool
+    assert heat_map({0: make_experts((1, 2)), 1: make_experts((1, 2), slots=1, lanes="gc")}).has_pool

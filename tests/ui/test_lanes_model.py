@@ -2,8 +2,9 @@
 
 import pytest
 from PySide6.QtCore import QMimeData, QModelIndex, Qt
+from ui_factories import make_experts
 
-from app.engine.protocol import Loaded, Routing
+from app.engine.protocol import Loaded
 from app.placement.plan import Plan
 from app.ui.lanes.heat import heat_map
 from app.ui.lanes.mime import MIME_TYPE, Dragged, pack, unpack
@@ -139,7 +140,7 @@ def test_layers_move_and_are_never_copied(layers, qtbot):
 def test_heat_reaches_its_rows_and_a_gpu_layer_says_why_it_has_none(layers):
     lanes = {0: "Vulkan0", 1: "CPU", 2: "CPU", 3: "CPU"}
     layers.set_loaded(loaded_as(lanes), plan_of(lanes))
-    layers.set_heat(heat_map(Routing(decode=dict.fromkeys((1, 2, 3), (9, 1, 0, 0, 0, 0, 0, 0)), prompt={})))
+    layers.set_heat(heat_map(dict.fromkeys((1, 2, 3), make_experts((9, 1, 0, 0, 0, 0, 0, 0)))))
     assert column(layers, UNCOUNTED) == ["not counted on the GPU", "", "", ""]
     assert heat_of(layers.index(0)) is None
     assert heat_of(layers.index(1)).counts[0] == 9
@@ -172,3 +173,14 @@ def test_nothing_is_said_to_be_uncounted_while_nothing_is_loaded(layers):
 def test_a_row_is_spoken_with_size_and_lane(layers):
     spoken = layers.index(0).data(Qt.ItemDataRole.AccessibleTextRole)
     assert spoken.startswith("Layer 0, 8.0 MiB of experts, Vulkan0 lane")
+
+
+def test_a_row_and_its_experts_are_spoken_with_residency_and_pins(layers):
+    experts = make_experts((9, 1, 0, 0, 0, 0, 0, 0), lanes="gmcccccc", pins="gacaaaaa", slots=2)
+    layers.set_heat(heat_map({1: experts}))
+    spoken = layers.index(1).data(Qt.ItemDataRole.AccessibleTextRole)
+    assert "1 of 8 experts in the GPU pool, 1 being copied there" in spoken
+    assert "1 kept on the GPU by you, 1 kept on the CPU by you" in spoken
+    assert layers.expert_tip(1, 0).endswith("CPU lane, now in the GPU pool, kept on the GPU by you")
+    assert layers.expert_tip(1, 1).endswith("being copied to the GPU pool")
+    assert layers.expert_tip(1, 2).endswith("now computed on the CPU, kept on the CPU by you")

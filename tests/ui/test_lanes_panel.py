@@ -206,29 +206,21 @@ def test_heat_appears_after_an_answer_and_the_legend_tells_its_scale(loaded_cont
     assert "even share, 13 %" in panel.legend.text
 
 
-def test_heat_is_asked_for_while_answering_and_only_while_the_dock_is_seen(loaded_controller, make_dock, qtbot):
+def test_the_cache_is_watched_only_while_the_dock_is_seen(loaded_controller, make_dock, qtbot):
     controller = on_cpu(loaded_controller("--hold-after", 3), qtbot)
     dock = make_dock(controller)
-    panel = dock.content
-    asked = []
-    controller.poll_routing = lambda: asked.append(controller.state)
+    qtbot.waitUntil(lambda: heats(dock.content)[0] is not None)
     with qtbot.waitSignal(controller.answer_started, timeout=10000):
         controller.ask("Go on")
-    qtbot.waitUntil(lambda: asked.count("answering") >= 2)
+    assert controller.cache.polling
     dock.hide()
-    assert not panel._poll.isActive()
-    before = len(asked)
+    assert not controller.cache.polling
+    qtbot.waitUntil(lambda: controller.conversation.messages()[-1].content == "Word 1 2")
     with qtbot.waitSignal(controller.finished, timeout=10000):
         controller.stop()
-    assert len(asked) == before
-    assert not panel._poll.isActive()
+    assert heats(dock.content)[0].total == 0
     dock.show()
-    qtbot.waitUntil(lambda: len(asked) == before + 1)
-
-
-def test_no_answer_means_no_polling(loaded_controller, make_dock):
-    panel = make_dock(loaded_controller()).content
-    assert not panel._poll.isActive()
+    qtbot.waitUntil(lambda: heats(dock.content)[0].total > 0)
 
 
 def test_heat_goes_with_the_engine_and_starts_again_after_a_load(loaded_controller, make_dock, qtbot, tmp_path):

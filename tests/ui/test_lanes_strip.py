@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PySide6.QtCore import QPoint
 
-from app.ui.lanes.strip import GAP, SCALE_STEPS, SMALLEST_CELL, strip_grid, strip_image
+from app.ui.lanes.strip import GAP, SCALE_STEPS, SMALLEST_CELL, Marks, strip_grid, strip_image
 
 PALETTE = np.arange(SCALE_STEPS, dtype=np.uint32) + 0xFF000000
 
@@ -59,3 +59,44 @@ def test_a_cell_has_the_colour_of_its_fraction_and_gaps_and_missing_cells_have_n
     picture = strip_image(np.ones(41), short, PALETTE)
     assert picture.pixel(short.left_of(short.columns - 1), 0) == PALETTE[-1]
     assert picture.pixelColor(short.left_of(short.columns - 1), short.height - 1).alpha() == 0
+
+
+LINE, OVER = 0xFF00AA00, 0xFFAA0000
+
+
+def lines_of(lanes, pins, width):
+    """Pixels of each cell's last and first line that have the marks' colours, as (under, over) per expert."""
+    grid = strip_grid(len(lanes), width)
+    image = strip_image(np.zeros(len(lanes)), grid, PALETTE, Marks(lanes, pins, LINE, OVER))
+    counts = []
+    for expert in range(len(lanes)):
+        row, column = divmod(expert, grid.columns)
+        across = range(grid.left_of(column), grid.left_of(column + 1))
+        bottom, top = (row + 1) * grid.cell_height - GAP - 1, row * grid.cell_height
+        counts.append(
+            (sum(image.pixel(x, bottom) == LINE for x in across), sum(image.pixel(x, top) == OVER for x in across))
+        )
+    return counts
+
+
+@pytest.mark.parametrize("width", [320, 64, 16])
+def test_lanes_and_pins_are_told_by_the_length_of_a_line_below_and_above(width):
+    (pooled, none), (copied, _), (cpu, on_gpu), (_, on_cpu) = lines_of("gmcc", "aagc", width)
+    assert pooled > copied > 0 == cpu
+    assert on_gpu > on_cpu > 0 == none
+
+
+@given(st.integers(1, 300), st.integers(40, 800), st.data())
+def test_a_mark_stays_in_its_own_cell_whatever_the_grid(experts, width, data):
+    expert = data.draw(st.integers(0, experts - 1))
+    lanes = "".join("g" if place == expert else "c" for place in range(experts))
+    counts = lines_of(lanes, "a" * experts, width)
+    assert [place for place, (under, _over) in enumerate(counts) if under] == [expert]
+
+
+def test_a_marked_cell_still_shows_its_heat_at_every_height():
+    for width in (320, 64, 16):
+        grid = strip_grid(8, width)
+        image = strip_image(np.ones(8), grid, PALETTE, Marks("g" * 8, "g" * 8, LINE, OVER))
+        heights = [image.pixel(0, y) for y in range(grid.cell_height)].count(int(PALETTE[-1]))
+        assert heights >= 2

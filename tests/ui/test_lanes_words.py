@@ -2,8 +2,8 @@
 
 import msgspec
 import pytest
+from ui_factories import make_experts
 
-from app.engine.protocol import Routing
 from app.hardware.facts import GpuKind
 from app.placement.plan import MemoryPart, Plan
 from app.ui.lanes import words
@@ -81,7 +81,7 @@ def test_a_small_share_is_never_rounded_to_zero(share, text):
 
 
 def test_an_expert_is_told_with_its_count_share_size_and_lane():
-    heat = heat_map(Routing(decode={12: (688, 312, 0)}, prompt={})).layers[12]
+    heat = heat_map({12: make_experts((688, 312, 0))}).layers[12]
     common = {"layer": 12, "size": 2 * 1024**2, "lane": "CPU"}
     assert words.expert_text(expert=1, heat=heat, uncounted="", **common) == (
         f"Layer 12, expert 1: routed 312 times, 31 % of this layer, {words.in_bytes(2 * 1024**2)}, CPU lane"

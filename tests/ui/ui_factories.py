@@ -2,6 +2,7 @@
 
 from scripted_engine import BUILD, GIB, GPU
 
+from app.engine.protocol import LayerExperts, PoolFacts
 from app.hardware.facts import Cpu, Disk, Gpu, GpuKind, Machine, Ram
 from app.model.facts import KvBytesPerToken, KvLayer, ModelBytes, ModelFacts
 
@@ -70,4 +71,32 @@ def make_machine(gpu: bool = True, **overrides: object) -> Machine:
     return Machine(**{**fields, **overrides})
 
 
-__all__ = ["GIB", "GPU", "MIB", "GpuKind", "make_facts", "make_machine"]
+def make_experts(routed: tuple[int, ...], **overrides: object) -> LayerExperts:
+    """One layer's experts with these counts, all on the CPU and automatic; `overrides` replace fields by name."""
+    fields: dict[str, object] = {
+        "routed": tuple(routed),
+        "heat": tuple(count / 2 for count in routed),
+        "lanes": "c" * len(routed),
+        "pins": "a" * len(routed),
+        "slots": 0,
+    }
+    return LayerExperts(**{**fields, **overrides})
+
+
+def make_pool(**overrides: object) -> PoolFacts:
+    """A pool of 64 MiB that works; `overrides` replace fields by name."""
+    fields: dict[str, object] = {
+        "device": "Vulkan0",
+        "requested_bytes": 64 * MIB,
+        "allocated_bytes": 62 * MIB,
+        "staging_bytes": 0,
+        "slots": 20,
+        "resident": 19,
+        "unplaced_pins": 0,
+        "used": True,
+        "reason": "",
+    }
+    return PoolFacts(**{**fields, **overrides})
+
+
+__all__ = ["GIB", "GPU", "MIB", "GpuKind", "make_experts", "make_facts", "make_machine", "make_pool"]

@@ -13,7 +13,7 @@ from app.ui.chat.markdown import TextLook
 from app.ui.chat.stack import Stack
 from app.ui.chat.text_view import TextView
 from app.ui.theme import GRID, Theme, monospace_font, set_kind, set_role
-from app.ui.words import in_seconds, in_tokens, in_tokens_per_second, number
+from app.ui.words import in_percent, in_seconds, in_tokens, in_tokens_per_second, number
 
 if TYPE_CHECKING:
     from app.chat.store import AnswerFigures, StoredMessage
@@ -205,6 +205,10 @@ def figures_in_words(figures: "AnswerFigures") -> str:
     if figures.prompt_tokens_per_second > 0:
         prompt = translate("AnswerMessage", "prompt %1")
         parts.append(prompt.replace("%1", in_tokens_per_second(figures.prompt_tokens_per_second)))
+    if figures.cache_used and figures.cache_misses is not None and figures.cache_hits:
+        share = figures.cache_hits / (figures.cache_hits + figures.cache_misses)
+        hits = translate("AnswerMessage", "%1 of routed experts from the GPU pool")
+        parts.append(hits.replace("%1", in_percent(share)))
     parts.append(ending_in_words(figures.stop_reason))
     return " · ".join(parts)
 

@@ -6,7 +6,7 @@ from PySide6.QtWidgets import QBoxLayout, QComboBox, QHBoxLayout, QLabel, QPushB
 
 from app.ui.controller import Controller
 from app.ui.graphs.plot import Line, LivePlot
-from app.ui.graphs.recorder import GpuSeries, Recorder
+from app.ui.graphs.recorder import GpuSeries, Recorder, has_pool
 from app.ui.lazy_dock import DockContent
 from app.ui.machine_words import why_no_gpu
 from app.ui.theme import GRID, Theme, set_kind, set_role
@@ -39,6 +39,7 @@ class GraphsPanel(DockContent):
         self.gpu_plots: dict[str, LivePlot] = {}
         self.ram_plot = self._make_ram_plot()
         self.rate_plot = self._make_rate_plot()
+        self.hit_plot = self._make_hit_plot()
         self.span_box = self._make_span_box()
         self.pause_button = QPushButton(self.tr("Pause"), self)
         set_kind(self.pause_button, "quiet")
@@ -73,8 +74,8 @@ class GraphsPanel(DockContent):
 
     @property
     def plots(self) -> list[LivePlot]:
-        """Every graph, as they are arranged."""
-        return [*self.gpu_plots.values(), self.ram_plot, self.rate_plot]
+        """Every graph, as they are arranged; that of hits is shown only while there is a pool."""
+        return [*self.gpu_plots.values(), self.ram_plot, self.rate_plot, self.hit_plot]
 
     def set_active(self, active: bool) -> None:
         """Measure only while the dock is seen."""
@@ -107,6 +108,19 @@ class GraphsPanel(DockContent):
             smallest_top=5.0,
             parent=self,
         )
+
+    def _make_hit_plot(self) -> LivePlot:
+        plot = LivePlot(
+            self.tr("Routed experts found in the GPU pool"),
+            "%",
+            ((Line("", 1), self.recorder.hit_percent),),
+            self._theme,
+            decimals=0,
+            parent=self,
+        )
+        plot.set_limit(100.0)
+        plot.hide()
+        return plot
 
     def _make_gpu_plot(self, title: str, series: GpuSeries) -> LivePlot:
         lines = (
@@ -162,6 +176,13 @@ class GraphsPanel(DockContent):
         self.ram_plot.redraw(now, recorder.ram_missing)
         idle = recorder.tokens_per_second.latest is None
         self.rate_plot.redraw(now, self.tr("No answer is running.") if idle else "")
+        pooled = has_pool(self._controller.cache.facts)
+        if pooled == self.hit_plot.isHidden():
+            self.hit_plot.setVisible(pooled)
+            self._arrange()
+        if pooled:
+            quiet = recorder.hit_percent.latest is None
+            self.hit_plot.redraw(now, self.tr("No answer is running.") if quiet else "")
 
     def _span_chosen(self) -> None:
         self._span = self.span_box.currentData()
@@ -181,6 +202,10 @@ class GraphsPanel(DockContent):
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Side by side where every graph has room, stacked where not."""
         super().resizeEvent(event)
-        beside = self.width() >= len(self.plots) * (PLOT_WIDTH + 2 * GRID)
+        self._arrange()
+
+    def _arrange(self) -> None:
+        shown = sum(not plot.isHidden() for plot in self.plots)
+        beside = self.width() >= shown * (PLOT_WIDTH + 2 * GRID)
         direction = QBoxLayout.Direction.LeftToRight if beside else QBoxLayout.Direction.TopToBottom
         self._plots.setDirection(direction)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
-from app.engine.protocol import Token
+from app.engine.protocol import CacheFacts, CacheTotals, Token
 from app.errors import AppError
 from app.hardware.facts import Gpu
 from app.hardware.sampling import GpuSample, Sample, Sampler
@@ -81,6 +81,8 @@ class Recorder(QObject):
         self.engine_ram = _series()
         self.available_ram = _series()
         self.tokens_per_second = _series()
+        self.hit_percent = _series()
+        self._totals: CacheTotals | None = None
         self.gpus: dict[str, GpuSeries] = {}
         self.ram_missing = ""
         self._timer = QTimer(self)
@@ -88,6 +90,7 @@ class Recorder(QObject):
         self._timer.timeout.connect(self._tick)
         controller.answer_started.connect(self._rate.start)
         controller.engine.event.connect(self._take)
+        controller.cache.changed.connect(self._take_cache)
         controller.machine_changed.connect(self._set_gpus)
         self._set_gpus()
 
@@ -110,17 +113,21 @@ class Recorder(QObject):
             if len(series):
                 series.append(now, None)
         self._timer.start()
+        self._totals = None
+        self._controller.cache.watch(self, experts=False)
         self._tick()
 
     def stop(self) -> None:
         """Measure nothing any more and let the sources go, off the UI thread."""
         if self.running:
             self._timer.stop()
+            self._controller.cache.unwatch(self)
             self._background.run(self._release)
 
     def shutdown(self) -> None:
         """Stop and wait for what still runs; for the end of the window."""
         self._timer.stop()
+        self._controller.cache.unwatch(self)
         self._background.wait()
         self._release()
 
@@ -129,6 +136,8 @@ class Recorder(QObject):
     def _tick(self) -> None:
         answering = self._controller.state == ANSWERING
         now = self.now
+        if not answering and self.hit_percent.latest is not None:
+            self.hit_percent.append(now, None)
         self.tokens_per_second.append(now, self._rate.tokens_per_second(now) if answering else None)
         if not self._measuring:
             # A slow driver makes fewer samples, never a queue of them.
@@ -171,6 +180,16 @@ class Recorder(QObject):
         if isinstance(event, Token):
             self._rate.arrived(self.now, event.count)
 
+    def _take_cache(self) -> None:
+        """The hit rate since the facts before: a share of what was routed meanwhile, and of nothing else."""
+        facts = self._controller.cache.facts
+        before, self._totals = self._totals, facts.decode if facts else None
+        if not self.running or self._totals is None or before is None or facts is None or not has_pool(facts):
+            return
+        hits, misses = self._totals.hits - before.hits, self._totals.misses - before.misses
+        if hits >= 0 and misses >= 0 and hits + misses > 0:
+            self.hit_percent.append(self.now, 100 * hits / (hits + misses))
+
     def _machine_gpus(self) -> tuple[Gpu, ...]:
         machine = self._controller.machine
         return machine.gpus if machine else ()
@@ -183,7 +202,7 @@ class Recorder(QObject):
 
     def _all_series(self) -> list[RingSeries]:
         of_gpus = [series for gpu in self.gpus.values() for series in (gpu.used, gpu.process)]
-        return [self.engine_ram, self.available_ram, self.tokens_per_second, *of_gpus]
+        return [self.engine_ram, self.available_ram, self.tokens_per_second, self.hit_percent, *of_gpus]
 
     # ---- on a pool thread ---------------------------------------------------------------------
 
@@ -207,6 +226,11 @@ class Recorder(QObject):
             if self._sampler is not None:
                 self._sampler.close()
                 self._sampler = None
+
+
+def has_pool(facts: CacheFacts | None) -> bool:
+    """True where the engine holds a pool that experts can be hit in."""
+    return facts is not None and facts.pool is not None and facts.pool.allocated_bytes > 0
 
 
 def _record_gpu(series: GpuSeries, measured: GpuSample, now: float) -> None:

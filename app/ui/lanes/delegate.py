@@ -14,7 +14,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.ui.lanes.model import BYTES, EXPERTS, LANE, LAYER, LOADED_LANE, UNCOUNTED, LayersModel, heat_of
-from app.ui.lanes.strip import SCALE_STEPS, Palette, StripGrid, strip_grid, strip_image
+from app.ui.lanes.strip import SCALE_STEPS, Marks, Palette, StripGrid, strip_grid, strip_image
 from app.ui.theme import GRID, Theme, mix
 from app.ui.words import in_bytes
 
@@ -140,7 +140,8 @@ class LayerDelegate(QStyledItemDelegate):
         colors = self._theme.colors
         heat = heat_of(index)
         if heat is not None:
-            painter.drawImage(layout.strip, strip_image(heat.fractions, layout.grid, self._palette))
+            marks = Marks(heat.experts.lanes, heat.experts.pins, colors.gpu.rgba(), colors.text.rgba())
+            painter.drawImage(layout.strip, strip_image(heat.fractions, layout.grid, self._palette, marks))
             return
         area = QRect(layout.strip, QSize(layout.grid.width, layout.grid.height))
         uncounted = index.data(UNCOUNTED)

@@ -1,11 +1,12 @@
 """Heat: how unevenly tokens were routed over the experts of each layer. Pure arithmetic, no Qt."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from app.engine.protocol import Routing
+from app.engine.protocol import LayerExperts
 
 Counts = NDArray[np.int64]
 Fractions = NDArray[np.float64]
@@ -13,15 +14,17 @@ Fractions = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class LayerHeat:
-    """One layer's routings since the load.
+    """One layer's experts as the engine last reported them.
 
     Attributes:
-        counts: Routings per expert, prompts and decoding together.
+        counts: Routings per expert since the load, of answers (prompts make no heat).
         fractions: Per expert 0 (never routed to) to 1 (the model's hottest expert), for colours.
+        experts: The report itself: also each expert's lane, pin and decayed heat.
     """
 
     counts: Counts
     fractions: Fractions
+    experts: LayerExperts
 
     @property
     def total(self) -> int:
@@ -57,6 +60,11 @@ class HeatMap:
         """True while no routing at all was counted."""
         return self.hottest_share == 0.0
 
+    @property
+    def has_pool(self) -> bool:
+        """True where a layer has slots in a GPU pool."""
+        return any(layer.experts.slots for layer in self.layers.values())
+
 
 def heat_fractions(counts: Counts, hottest_share: float) -> Fractions:
     """Place each expert on the colour scale from 0 (never) to 1 (`hottest_share` or more).
@@ -76,29 +84,17 @@ def heat_fractions(counts: Counts, hottest_share: float) -> Fractions:
     return np.minimum(np.log1p(multiples) / np.log1p(hottest_share * len(counts)), 1.0)
 
 
-def heat_map(routing: Routing | None) -> HeatMap:
-    """The heat of every layer that `routing` counted; empty for None."""
-    if routing is None:
-        return HeatMap()
-    counts = {
-        layer: _sum(routing.decode.get(layer, ()), routing.prompt.get(layer, ()))
-        for layer in sorted(routing.decode.keys() | routing.prompt.keys())
-    }
+def heat_map(layers: Mapping[int, LayerExperts]) -> HeatMap:
+    """The heat of every layer that the expert device computes."""
+    counts = {layer: np.asarray(layers[layer].routed, dtype=np.int64) for layer in sorted(layers)}
     shares = [values.max() / values.sum() for values in counts.values() if values.sum()]
     hottest = float(max(shares, default=0.0))
     experts = max((len(values) for values in counts.values()), default=0)
     return HeatMap(
         layers={
-            layer: LayerHeat(counts=values, fractions=heat_fractions(values, hottest))
+            layer: LayerHeat(counts=values, fractions=heat_fractions(values, hottest), experts=layers[layer])
             for layer, values in counts.items()
         },
         hottest_share=hottest,
         even_share=1 / experts if experts else 0.0,
     )
-
-
-def _sum(decode: tuple[int, ...], prompt: tuple[int, ...]) -> Counts:
-    total = np.zeros(max(len(decode), len(prompt)), dtype=np.int64)
-    total[: len(decode)] += np.asarray(decode, dtype=np.int64)
-    total[: len(prompt)] += np.asarray(prompt, dtype=np.int64)
-    return total

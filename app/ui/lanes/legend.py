@@ -44,14 +44,21 @@ class HeatLegend(QWidget):
             self.setToolTip(why_none)
             self.setAccessibleName(why_none)
             return
-        self._words.setText(self.tr("(even: {even} %)").format(even=percent(heat.even_share)))
+        key = self.tr("(even: {even} %)").format(even=percent(heat.even_share))
+        if heat.has_pool:
+            key += self.tr(" · underlined: in the GPU pool")
+        self._words.setText(key)
         self._end.setText(self.tr("{hottest} %").format(hottest=percent(heat.hottest_share)))
         experts = 1 / heat.even_share
         self._scale.show_mark(math.log1p(1) / math.log1p(heat.hottest_share * experts))
         words = self.tr(
-            "Logarithmic scale, prompts and answers since the load. The hottest expert gets {hottest} % of its "
+            "Logarithmic scale, answers since the load. The hottest expert gets {hottest} % of its "
             "layer's routings; the mark is the even share, {even} %."
         ).format(hottest=percent(heat.hottest_share), even=percent(heat.even_share))
+        words += "\n" + self.tr(
+            "Underlined experts are in the GPU pool, half underlined ones are being copied there. Overlined: you "
+            "keep it on the GPU; half overlined: on the CPU."
+        )
         self.setToolTip(words)
         self.setAccessibleName(words)
 

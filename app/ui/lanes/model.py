@@ -19,6 +19,7 @@ from app.engine.protocol import Loaded
 from app.model.facts import ModelFacts
 from app.placement.plan import CPU_LANE, DISK_LANE, Plan
 from app.ui.lanes import words
+from app.ui.lanes.cache_words import expert_place_text, residency_text
 from app.ui.lanes.heat import HeatMap, LayerHeat
 from app.ui.lanes.mime import MIME_TYPE, Dragged, pack, unpack
 
@@ -145,30 +146,34 @@ class LayersModel(QAbstractListModel):
         """What is known about one expert: its routings, size and lane."""
         if self._facts is None:
             return ""
+        heat = self._heat.layers.get(layer)
         return words.expert_text(
             layer=layer,
             expert=expert,
-            heat=self._heat.layers.get(layer),
+            heat=heat,
             uncounted=self._uncounted(layer),
             size=self._facts.expert_bytes[layer],
             lane=self._lanes[layer],
+            place=expert_place_text(heat.experts, expert) if heat else "",
         )
 
     def layer_tip(self, layer: int) -> str:
         """What is known about one layer, and how to move it."""
         if self._facts is None:
             return ""
-        keys = self.tr("Drag it to another lane, or press Alt+Left or Alt+Right.")
+        keys = self.tr("Drag it to another lane, or press Alt+Left or Alt+Right. Enter shows its experts.")
         return f"{self._spoken(layer)}.\n{keys}"
 
     def _spoken(self, layer: int) -> str:
+        heat = self._heat.layers.get(layer)
         return words.layer_text(
             layer=layer,
             size=self._bytes(layer),
             lane=self._lanes[layer],
             loaded_lane=self._loaded_lanes.get(layer),
-            heat=self._heat.layers.get(layer),
+            heat=heat,
             uncounted=self._uncounted(layer),
+            residency=residency_text(heat.experts) if heat else "",
         )
 
     def _bytes(self, layer: int) -> int:

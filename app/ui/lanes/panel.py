@@ -1,14 +1,18 @@
 """The contents of the lanes dock: lanes side by side or stacked, legend, refusals, footer."""
 
-from PySide6.QtCore import QEvent, QSize, Qt, QTimer
+from collections.abc import Mapping
+
+from PySide6.QtCore import QSize, Qt
 from PySide6.QtGui import QKeySequence, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QBoxLayout, QHBoxLayout, QLabel, QScrollArea, QToolButton, QVBoxLayout, QWidget
 
-from app.engine.protocol import Loaded, Routing
-from app.errors import AppError
+from app.engine.protocol import LayerExperts, Loaded
+from app.errors import AppError, ErrorCode
 from app.placement.plan import CPU_LANE, Plan
-from app.ui.controller import ANSWERING, LOADING, Controller
+from app.ui.controller import LOADING, Controller
+from app.ui.lanes.cache_words import why_no_experts
 from app.ui.lanes.column import LaneColumn
+from app.ui.lanes.experts_page import ExpertsPage
 from app.ui.lanes.footer import ChangesFooter
 from app.ui.lanes.heat import HeatMap, heat_map
 from app.ui.lanes.lane_info import LaneInfo, lanes_of
@@ -17,10 +21,11 @@ from app.ui.lanes.loads import lane_load, shortages
 from app.ui.lanes.model import LayersModel
 from app.ui.lanes.moves import Moves
 from app.ui.lanes.notice import Notice
+from app.ui.lanes.pool import pool_room
+from app.ui.lanes.pool_bar import PoolBar
 from app.ui.lazy_dock import DockContent
 from app.ui.theme import GRID, Theme, set_role
 
-POLL_MILLISECONDS = 250
 COMPACT_HEIGHT = 640
 """Pixels: with less height stacked lanes leave out what can be read in their tooltips."""
 WIDTH_HINT, HEIGHT_HINT = 420, 480
@@ -38,19 +43,20 @@ class LanesPanel(DockContent):
         self._active = False
         self._stale = False
         self._heat = HeatMap()
+        self._pool_shown: int | None = None
+        self._heat_of: Mapping[int, LayerExperts] | None = None
         self.layers = LayersModel(self)
         self.moves = Moves(controller, self)
         self.columns: list[LaneColumn] = []
         self.notice = Notice(self)
         self.legend = HeatLegend(theme, self)
+        self.pool_bar = PoolBar(self)
+        self.experts_page = ExpertsPage(self)
         self.footer = ChangesFooter(self)
         self._empty = QLabel(self)
         self._empty.setWordWrap(True)
         self._empty.setAlignment(Qt.AlignmentFlag.AlignCenter)
         set_role(self._empty, "muted")
-        self._poll = QTimer(self)
-        self._poll.setInterval(POLL_MILLISECONDS)
-        self._poll.timeout.connect(self._ask_heat)
         self._lay_out()
         self._connect()
         self._refresh_lanes()
@@ -64,8 +70,9 @@ class LanesPanel(DockContent):
         self._active = active
         if active:
             self._refresh_lanes()
-            self._ask_heat()
-        self._set_polling()
+            self._controller.cache.watch(self, experts=True)
+        else:
+            self._controller.cache.unwatch(self)
 
     # ---- layout -------------------------------------------------------------------------------
 
@@ -94,6 +101,8 @@ class LanesPanel(DockContent):
         column.addWidget(self.notice)
         column.addWidget(self._empty, 1)
         column.addWidget(self._scroll, 1)
+        column.addWidget(self.experts_page, 1)
+        column.addWidget(self.pool_bar)
         column.addWidget(self.footer)
         self.footer.set_focus_after(self._scroll)
         self.setAccessibleName(self.tr("Expert lanes"))
@@ -116,9 +125,12 @@ class LanesPanel(DockContent):
         controller.plan_changed.connect(self._refresh_lanes)
         controller.state_changed.connect(self._state_changed)
         controller.load_progress.connect(self.footer.set_progress)
-        controller.loaded.connect(self._loaded)
-        controller.routing.connect(self._take_routing)
-        controller.finished.connect(self._ask_heat)
+        controller.loaded.connect(self._refresh_lanes)
+        controller.cache.changed.connect(self._cache_changed)
+        controller.cache.refused.connect(self._refused)
+        self.pool_bar.size_wanted.connect(self._set_pool)
+        self.experts_page.pins_wanted.connect(self._set_pins)
+        self.experts_page.closed.connect(self._show_layers)
         self.moves.moved.connect(self._moved)
         self.moves.refused.connect(self._refused)
         self.footer.apply_wanted.connect(self._apply)
@@ -148,6 +160,7 @@ class LanesPanel(DockContent):
             column.view.move_wanted.connect(self.moves.move)
             column.view.step_wanted.connect(lambda layers, step, place=place: self._step(place, layers, step))
             column.view.drag_ended.connect(self._refresh_lanes)
+            column.view.experts_wanted.connect(self.open_experts)
             column.view.selectionModel().selectionChanged.connect(
                 lambda selected, _gone, column=column: self._only_selection(column, selected)
             )
@@ -192,9 +205,10 @@ class LanesPanel(DockContent):
         nothing = self._why_nothing()
         self._empty.setText(nothing)
         self._empty.setVisible(bool(nothing))
-        self._scroll.setVisible(not nothing)
         self.legend.setVisible(not nothing)
-        self._show_heat()
+        self.pool_bar.setVisible(not nothing)
+        self._show_cache()
+        self._scroll.setVisible(not nothing and self.experts_page.isHidden())
         self._show_footer()
 
     def _why_nothing(self) -> str:
@@ -232,12 +246,19 @@ class LanesPanel(DockContent):
         for column in self.columns:
             load = lane_load(
                 column.info.key,
-                plan,
+                self._with_live_pool(plan),
                 controller.facts,
                 controller.machine,
                 reported=self._loaded_report() if plan is self._loaded_plan() else None,
             )
             column.header.show_load(load, dragging=over is column)
+
+    def _with_live_pool(self, plan: Plan | None) -> Plan | None:
+        """`plan` as it would be loaded now: with the pool that was resized since."""
+        controller = self._controller
+        if plan is None or controller.facts is None or not self._shown_is_loaded():
+            return plan
+        return controller.cache.carried(controller.facts, controller.machine, plan)
 
     def _show_footer(self) -> None:
         controller = self._controller
@@ -252,13 +273,42 @@ class LanesPanel(DockContent):
             controller.state,
             name=controller.facts.name if controller.facts else "",
             devices=devices,
-            shortage=" ".join(shortages(plan, controller.machine).values()),
+            shortage=" ".join(shortages(self._with_live_pool(plan), controller.machine).values()),
             loaded_differently=report.differences if report else (),
         )
 
+    def _show_cache(self) -> None:
+        """Heat, lanes and pins of single experts, and the pool, as the engine reported them last."""
+        controller, shown = self._controller, self._shown_is_loaded()
+        facts = controller.cache.facts if shown else None
+        layers = facts.layers if facts else {}
+        if layers is not self._heat_of:
+            self._heat_of = layers
+            self._heat = heat_map(layers)
+            self._show_heat()
+        open_layer = self.experts_page.layer
+        if open_layer in layers:
+            self.experts_page.refresh(layers[open_layer])
+        else:
+            self.experts_page.leave()
+        pool = facts.pool if facts else None
+        requested = pool.requested_bytes if pool else None
+        if requested != self._pool_shown:
+            self._pool_shown = requested
+            self._show_loads()
+            self._show_footer()
+        room = pool_room(
+            controller.loaded_facts if shown else None,
+            self._loaded_plan(),
+            self._loaded_report(),
+            controller.machine,
+            pool,
+        )
+        last = controller.cache.last_answer if shown else None
+        self.pool_bar.show_pool(room, pool, last, resizing=controller.cache.resizing)
+
     def _show_heat(self) -> None:
-        report = self._loaded_report()
-        heat = self._heat if report is not None else HeatMap()
+        report, heat = self._loaded_report(), self._heat
         self.layers.set_heat(heat)
         if report is None:
             why = self.tr("Heat appears when a model is loaded and has answered.")
@@ -275,30 +325,40 @@ class LanesPanel(DockContent):
         self._refresh_lanes()
 
     def _state_changed(self, state: str) -> None:
-        self._set_polling()
         if state == LOADING:
             self.footer.set_progress(0.0)
         self._refresh_lanes()
 
-    def _loaded(self) -> None:
-        self._heat = HeatMap()  # the engine counts from the load
-        self._refresh_lanes()
-        self._ask_heat()
-
-    def _set_polling(self) -> None:
-        if self._active and self._controller.state == ANSWERING:
-            self._poll.start()
-        else:
-            self._poll.stop()
-
-    def _ask_heat(self) -> None:
-        if self._active and not self.window().isMinimized():
-            self._controller.poll_routing()
-
-    def _take_routing(self, routing: Routing) -> None:
-        self._heat = heat_map(routing)
+    def _cache_changed(self) -> None:
         if self._active:
-            self._show_heat()
+            self._show_cache()
+
+    def open_experts(self, layer: int) -> None:
+        """Show the experts of a layer one by one, or say why that cannot be."""
+        facts = self._controller.cache.facts
+        experts = facts.layers.get(layer) if facts and self._shown_is_loaded() else None
+        if experts is None:
+            self.notice.tell(AppError(ErrorCode.BAD_USAGE, why_no_experts(self._loaded_report(), layer)))
+            return
+        self.notice.clear()
+        self._scroll.hide()
+        self.experts_page.open(layer, experts)
+
+    def _show_layers(self, layer: int) -> None:
+        """Back from the experts: the layer they belong to has the keyboard."""
+        self._scroll.setVisible(not self._why_nothing())
+        for column in self.columns:
+            if column.view.proxy.row_of(layer).isValid():
+                column.view.select_layers((layer,))
+                column.view.setFocus(Qt.FocusReason.OtherFocusReason)
+
+    def _set_pool(self, size_bytes: int) -> None:
+        self.notice.clear()
+        self._controller.cache.set_pool(size_bytes)
+
+    def _set_pins(self, layer: int, experts: tuple[int, ...], pin: str) -> None:
+        self.notice.clear()
+        self._controller.cache.set_pins(layer, experts, pin)
 
     def _only_selection(self, column: LaneColumn, selected: object) -> None:
         """Layers are selected in one lane at a time, so "the selected layers" is never in doubt."""
@@ -333,9 +393,3 @@ class LanesPanel(DockContent):
         super().showEvent(event)
         if self._stale:
             self._refresh_lanes()
-
-    def changeEvent(self, event: QEvent) -> None:
-        """A window that comes back from the task bar has missed some heat."""
-        super().changeEvent(event)
-        if event.type() is QEvent.Type.ActivationChange and self.isActiveWindow():
-            self._ask_heat()

@@ -29,11 +29,13 @@ class LaneView(QListView):
         move_wanted: Move layers to a lane (tuple of layer indices, lane).
         step_wanted: Move layers to the lane beside this one (tuple of layer indices, -1 or 1).
         drag_ended: A drag that began here is over, wherever it ended.
+        experts_wanted: Show the experts of a layer one by one (its index).
     """
 
     move_wanted = Signal(tuple, str)
     step_wanted = Signal(tuple, int)
     drag_ended = Signal()
+    experts_wanted = Signal(int)
 
     def __init__(self, layers: LayersModel, info: LaneInfo, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -57,10 +59,11 @@ class LaneView(QListView):
         keys = self.tr(
             "Drag layers to another lane, or select them and press Alt+Left or Alt+Right (Alt+Up or "
             "Alt+Down where lanes are stacked). Shift and Ctrl select more than one; Ctrl+A selects "
-            "all; the context menu names every lane. Ctrl+Z takes a move back."
+            "all; the context menu names every lane. Ctrl+Z takes a move back. Enter shows a layer's experts."
         )
         self.setAccessibleDescription(keys)
         self.setWhatsThis(keys)
+        self.activated.connect(lambda index: self.experts_wanted.emit(index.data(LAYER)))
         theme.changed.connect(self.viewport().update)
 
     @property
@@ -102,6 +105,12 @@ class LaneView(QListView):
         """What can be done with the selected layers."""
         menu = QMenu(self)
         layers = self.selected_layers()
+        if layers:
+            current = self.currentIndex().data(LAYER)
+            layer = current if current in layers else layers[0]
+            experts = menu.addAction(self.tr("Experts of layer {layer}…").format(layer=layer))
+            experts.triggered.connect(lambda _checked: self.experts_wanted.emit(layer))
+            menu.addSeparator()
         for lane in self._targets:
             if lane.key == self._info.key or lane.kind == DISK:
                 continue  # the disk lane takes no layers by hand: the system decides that

@@ -83,8 +83,17 @@ def other_differences(loaded: Plan, edited: Plan) -> tuple[str, ...]:
             in_bytes(loaded.pool_bytes) if loaded.pool_bytes else none,
             in_bytes(edited.pool_bytes) if edited.pool_bytes else none,
         ),
+        (translate("Lanes", "CPU experts"), residency_word(loaded.residency), residency_word(edited.residency)),
+        (translate("Lanes", "pins"), len(loaded.pins), len(edited.pins)),
     )
     return tuple(f"{name} {before} → {after}" for name, before, after in pairs if before != after)
+
+
+def residency_word(residency: str) -> str:
+    """How CPU-lane experts are kept, inside a sentence."""
+    if residency == "repacked":
+        return translate("Lanes", "in the processor's faster layout")
+    return translate("Lanes", "as they lie in the file")
 
 
 def difference_text(loaded: Plan, edited: Plan) -> str:
@@ -121,7 +130,9 @@ def memory_change_text(before: Plan | None, after: Plan, devices: Iterable[str])
     return ", ".join(parts)
 
 
-def expert_text(*, layer: int, expert: int, heat: "LayerHeat | None", uncounted: str, size: int, lane: str) -> str:
+def expert_text(
+    *, layer: int, expert: int, heat: "LayerHeat | None", uncounted: str, size: int, lane: str, place: str = ""
+) -> str:
     """One expert: "Layer 12, expert 7: routed 312 times, 2.1 % of this layer, 2.72 MiB, CPU lane"."""
     if heat is not None:
         count = int(heat.counts[expert])
@@ -134,20 +145,30 @@ def expert_text(*, layer: int, expert: int, heat: "LayerHeat | None", uncounted:
         routed = f"{times}, {share}"
     else:
         routed = uncounted or translate("Lanes", "no routing counted yet")
-    return translate("Lanes", "Layer {layer}, expert {expert}: {routed}, {size}, {lane} lane").format(
+    text = translate("Lanes", "Layer {layer}, expert {expert}: {routed}, {size}, {lane} lane").format(
         layer=layer, expert=expert, routed=routed, size=in_bytes(size), lane=lane_name(lane)
     )
+    return text + place
 
 
 def layer_text(
-    *, layer: int, size: int, lane: str, loaded_lane: str | None, heat: "LayerHeat | None", uncounted: str
+    *,
+    layer: int,
+    size: int,
+    lane: str,
+    loaded_lane: str | None,
+    heat: "LayerHeat | None",
+    uncounted: str,
+    residency: str = "",
 ) -> str:
-    """One layer, for tooltips and screen readers."""
+    """One layer, for tooltips and screen readers; `residency` tells of its experts one by one."""
     text = translate("Lanes", "Layer {layer}, {size} of experts, {lane} lane").format(
         layer=layer, size=in_bytes(size), lane=lane_name(lane)
     )
     if loaded_lane is not None and loaded_lane != lane:
         text += translate("Lanes", ", loaded in the {lane} lane").format(lane=lane_name(loaded_lane))
+    if residency:
+        text += "; " + residency
     if heat is not None and heat.total:
         hottest = ", ".join(f"{expert} ({percent(heat.share(expert))} %)" for expert in heat.hottest(NAMED_EXPERTS))
         return text + translate("Lanes", "; hottest experts: {experts}").format(experts=hottest)

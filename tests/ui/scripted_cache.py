@@ -1,0 +1,210 @@
+"""The scripted engine's expert cache: the same routings on every run, a pool that holds the hottest, pins that win."""
+
+import random
+import threading
+from collections.abc import Iterable
+
+from app.engine import protocol
+from app.placement.plan import CPU_LANE, DISK_LANE, CachePolicy, ExpertPin, Plan
+
+USED = 2
+"""Experts that one token is routed to in every layer."""
+LAYER_SECONDS = 0.0004
+_LETTER = {"auto": "a", "gpu": "g", "cpu": "c"}
+
+
+class ScriptedCache:
+    """Counts and lanes of the CPU lane's experts after some decoded tokens; safe to read from another thread."""
+
+    def __init__(
+        self, plan: Plan | None, experts: int, expert_bytes: int, *, off: str = "", no_memory: str = ""
+    ) -> None:
+        """`off` says why nothing is counted, `no_memory` why the device gives no pool."""
+        self._lock = threading.RLock()
+        self._device = "" if plan is None or off else (plan.pool_device or plan.gpu or "")
+        seen = {} if plan is None or off else plan.expert_lanes
+        self._layers = [layer for layer, lane in seen.items() if lane in (CPU_LANE, DISK_LANE)]
+        self._experts = experts
+        self._expert_bytes = expert_bytes
+        self._no_memory = no_memory
+        self._pins = {(pin.layer, pin.expert): pin.pin for pin in (plan.pins if plan else ())}
+        self._decoded = self._hits = self._misses = self._inserts = 0
+        self._resident: dict[int, list[int]] = {layer: [] for layer in self._layers}
+        self._coming: dict[int, int] = {}
+        self.prompted = 0
+        self.policy = plan.policy if plan else CachePolicy()
+        self._requested = plan.pool_bytes if plan else 0
+        self._staging = plan.staging_bytes if plan else 0
+        self._fill()
+
+    @property
+    def _slots(self) -> int:
+        if self._no_memory or not self._layers or not self._device:
+            return 0
+        return min(self._requested // self._expert_bytes // len(self._layers), self._experts)
+
+    def resize(self, pool_bytes: int, staging_bytes: int) -> None:
+        """Another size, or none."""
+        with self._lock:
+            self._requested, self._staging = pool_bytes, staging_bytes
+            self._fill()
+
+    def pin(self, pins: Iterable[ExpertPin]) -> None:
+        """Take the user's orders."""
+        with self._lock:
+            self._pins |= {(pin.layer, pin.expert): pin.pin for pin in pins}
+            self._fill()
+
+    def decode(self) -> None:
+        """One token of an answer: count it, then let the pool follow the heat by one expert a layer."""
+        with self._lock:
+            self._decoded += 1
+            for layer in self._layers:
+                weights = _weights(layer, self._experts)
+                hit = sum(weights[expert] for expert in self._resident[layer])
+                hits = min(USED, round(USED * hit))
+                self._hits += hits
+                self._misses += USED - hits
+                if layer in self._coming:
+                    self._resident[layer].append(self._coming.pop(layer))
+                    self._inserts += 1
+                wanted = [expert for expert in self._wanted(layer) if expert not in self._resident[layer]]
+                if wanted and len(self._resident[layer]) < self._slots:
+                    self._coming[layer] = wanted[0]
+
+    def totals(self) -> tuple[int, int]:
+        """Hits and misses of decoding since the load."""
+        with self._lock:
+            return self._hits, self._misses
+
+    def report(self, before: tuple[int, int]) -> protocol.CacheReport:
+        """What the cache did since `before`."""
+        with self._lock:
+            return protocol.CacheReport(
+                requested_bytes=self._requested,
+                allocated_bytes=self._allocated,
+                used=self._hits > before[0],
+                reason=self._reason,
+                hits=self._hits - before[0],
+                misses=self._misses - before[1] if self._layers else None,
+                copied_bytes=self._inserts * self._expert_bytes,
+            )
+
+    def routing(self, request_id: int) -> protocol.Routing:
+        """Counts by phase."""
+        with self._lock:
+            return protocol.Routing(
+                id=request_id,
+                decode={layer: self._counts(layer, self._decoded) for layer in self._layers},
+                prompt={layer: self._counts(layer, self.prompted) for layer in self._layers},
+            )
+
+    def facts(self, request_id: int, *, experts: bool) -> protocol.CacheFacts:
+        """Everything, as the real engine tells it."""
+        with self._lock:
+            computed = self._decoded * len(self._layers)
+            nothing = protocol.CacheTotals(
+                **dict.fromkeys(protocol.CacheTotals.__struct_fields__, 0) | dict.fromkeys(_SECONDS, 0.0)
+            )
+            return protocol.CacheFacts(
+                id=request_id,
+                pool=self._pool(),
+                policy=self.policy,
+                decode=protocol.CacheTotals(
+                    tokens=self._decoded,
+                    hits=self._hits,
+                    misses=self._misses,
+                    streamed=0,
+                    inserts=self._inserts,
+                    evictions=0,
+                    copied_bytes=self._inserts * self._expert_bytes,
+                    layers=computed,
+                    seconds=computed * LAYER_SECONDS,
+                    cpu_seconds=computed * LAYER_SECONDS * 0.8,
+                    gpu_seconds=computed * LAYER_SECONDS * 0.3,
+                    wait_seconds=0.0,
+                ),
+                prompt=nothing,
+                batches=(),
+                next_batch=self._decoded,
+                layers={layer: self._layer(layer) for layer in self._layers} if experts else {},
+            )
+
+    # ---- inside -------------------------------------------------------------------------------
+
+    @property
+    def _allocated(self) -> int:
+        return self._slots * len(self._layers) * self._expert_bytes
+
+    @property
+    def _reason(self) -> str:
+        if not self._requested:
+            return "No pool was asked for."
+        if self._no_memory:
+            return self._no_memory
+        if not self._slots:
+            return "The pool has no room for one expert a layer."
+        return "" if self._decoded else "No expert was routed to since the load."
+
+    def _pool(self) -> protocol.PoolFacts | None:
+        if not self._device:
+            return None
+        pinned = [place for place, pin in self._pins.items() if pin == "gpu"]
+        placed = sum(expert in self._resident.get(layer, ()) for layer, expert in pinned)
+        return protocol.PoolFacts(
+            device=self._device,
+            requested_bytes=self._requested,
+            allocated_bytes=self._allocated,
+            staging_bytes=0 if self._no_memory else self._staging,
+            slots=self._slots * len(self._layers),
+            resident=sum(map(len, self._resident.values())),
+            unplaced_pins=len(pinned) - placed,
+            used=self._slots > 0 and self._hits > 0,
+            reason=self._reason,
+        )
+
+    def _layer(self, layer: int) -> protocol.LayerExperts:
+        counts = self._counts(layer, self._decoded)
+        lanes = ["c"] * self._experts
+        for expert in self._resident[layer]:
+            lanes[expert] = "g"
+        if layer in self._coming:
+            lanes[self._coming[layer]] = "m"
+        return protocol.LayerExperts(
+            routed=counts,
+            heat=tuple(count * 0.4 for count in counts),
+            lanes="".join(lanes),
+            pins="".join(_LETTER[self._pins.get((layer, expert), "auto")] for expert in range(self._experts)),
+            slots=self._slots,
+        )
+
+    def _wanted(self, layer: int) -> list[int]:
+        """The experts that deserve a slot, pinned ones first."""
+        weights = _weights(layer, self._experts)
+        pins = {expert: self._pins.get((layer, expert), "auto") for expert in range(self._experts)}
+        taken = [expert for expert, pin in pins.items() if pin == "gpu"]
+        hot = sorted((expert for expert, pin in pins.items() if pin == "auto"), key=lambda expert: -weights[expert])
+        return (taken + (hot if self._decoded else []))[: self._slots]
+
+    def _fill(self) -> None:
+        """Orders and another size take effect at once; experts that are only hot come while decoding."""
+        self._coming.clear()
+        for layer in self._layers:
+            wanted = self._wanted(layer)
+            pinned = [expert for expert in wanted if self._pins.get((layer, expert)) == "gpu"]
+            kept = [expert for expert in self._resident[layer] if expert in wanted and expert not in pinned]
+            self._resident[layer] = (pinned + kept)[: self._slots]
+
+    def _counts(self, layer: int, tokens: int) -> tuple[int, ...]:
+        """Counts of one layer after `tokens` tokens: uneven, the same on every run, growing only."""
+        return tuple(int(tokens * USED * weight) for weight in _weights(layer, self._experts))
+
+
+_SECONDS = ("seconds", "cpu_seconds", "gpu_seconds", "wait_seconds")
+
+
+def _weights(layer: int, experts: int) -> list[float]:
+    weights = [1 / (place + 1) ** 0.9 for place in range(experts)]
+    random.Random(layer).shuffle(weights)
+    total = sum(weights)
+    return [weight / total for weight in weights]
