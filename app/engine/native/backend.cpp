@@ -34,6 +34,14 @@ void backend_free(ggml_backend_t backend) {
         std::lock_guard<std::mutex> lock(contexts_mutex);
         contexts.erase(stream->context->id);
     }
+    {
+        // The model may be freed next, and a reader may keep the context a little longer: nothing may copy then.
+        Context & context = *stream->context;
+        std::lock_guard<std::mutex> one_at_a_time(context.control);
+        std::lock_guard<std::mutex> lock(context.mutex);
+        context.pools.clear();
+        context.layers.clear();
+    }
     delete stream;  // the context goes with its last reader
     delete backend;
 }

@@ -30,23 +30,18 @@ bool in_chain(const ggml_tensor * t, int depth) {
         return false;
     }
     switch (t->op) {
-        case GGML_OP_MUL_MAT_ID:
-            return is_expert_weight(t->src[0]);
-        case GGML_OP_ADD_ID:
-            return is_expert_weight(t->src[1]) && in_chain(t->src[0], depth + 1);
+        case GGML_OP_MUL_MAT_ID: return is_expert_weight(t->src[0]);
+        case GGML_OP_ADD_ID: return is_expert_weight(t->src[1]) && in_chain(t->src[0], depth + 1);
         case GGML_OP_VIEW:
         case GGML_OP_RESHAPE:
         case GGML_OP_UNARY:
         case GGML_OP_CLAMP:
         case GGML_OP_SCALE:
-        case GGML_OP_SQR:
-            return in_chain(t->src[0], depth + 1);
+        case GGML_OP_SQR: return in_chain(t->src[0], depth + 1);
         case GGML_OP_GLU:
             return in_chain(t->src[0], depth + 1) && (t->src[1] == nullptr || in_chain(t->src[1], depth + 1));
-        case GGML_OP_MUL:
-            return scales_pairs(t->src[0], t->src[1], depth + 1);
-        default:
-            return false;
+        case GGML_OP_MUL: return scales_pairs(t->src[0], t->src[1], depth + 1);
+        default: return false;
     }
 }
 
@@ -75,7 +70,8 @@ bool sums_ranks(const ggml_tensor * op) {
     }
     const ggml_tensor * left = op->src[0];
     // By induction: what is added to is the first rank, or a sum that was claimed itself.
-    return (left->op == GGML_OP_ADD ? left->src[1] : left)->src[0] == pairs && ranked(left->op == GGML_OP_ADD ? left->src[1] : left) != nullptr;
+    return (left->op == GGML_OP_ADD ? left->src[1] : left)->src[0] == pairs &&
+           ranked(left->op == GGML_OP_ADD ? left->src[1] : left) != nullptr;
 }
 
 // The loader asks, with a buffer of no bytes, where a tensor should be kept.

@@ -11,8 +11,12 @@
 namespace expert_device {
 
 // Ops that compute nothing.
+inline bool is_view_op(ggml_op op) {
+    return op == GGML_OP_VIEW || op == GGML_OP_RESHAPE;
+}
+
 inline bool is_view(const ggml_tensor * t) {
-    return t->op == GGML_OP_VIEW || t->op == GGML_OP_RESHAPE;
+    return is_view_op(t->op);
 }
 
 // Where an op's operand comes from.
@@ -64,7 +68,7 @@ struct ChainTemplate {
     std::vector<ChainNode> nodes;
     std::vector<ChainInput> inputs;
     std::vector<TailStep> tail;
-    int32_t tail_node = -1;   // whose ranks the tail adds
+    int32_t tail_node = -1;         // whose ranks the tail adds
     bool only_tail_leaves = false;  // nothing but the tail's end is read outside the split
     int32_t weights = 0;
     int64_t top_k = 0;
@@ -77,6 +81,7 @@ struct Split {
     ChainTemplate chain;
     int32_t layer = -1;
     int32_t experts = 0;
+    const ggml_tensor * first_weight = nullptr;     // of the first product
     const ggml_tensor * ids = nullptr;              // i32 [top_k, tokens], often a strided view
     std::vector<const ggml_tensor *> weights;       // by weight index; the last dimension is the expert
     std::vector<const ggml_tensor *> inputs;        // by input index

@@ -10,17 +10,8 @@ namespace expert_device {
 
 namespace {
 
-// Experts that one call copies into a layer's slots at most; the others follow with the next token.
-constexpr int32_t most_filled_at_once = 1 << 20;
-
 bool between(float value, float least, float most) {
     return std::isfinite(value) && value >= least && value <= most;
-}
-
-void publish_all(Context & context) {
-    for (const auto & [index, layer] : context.layers) {
-        context.facts.publish(index, layer->policy);
-    }
 }
 
 // Where the layer's tensors lie in the file, for those that are not in a mapping of ours.
@@ -37,13 +28,32 @@ bool find_sources(Context & context, Layer & layer, std::string & missing) {
     return true;
 }
 
+// A pool that is given and can hold nothing says so.
+void remark_no_slots(const Context & context, Pool & pool) {
+    int32_t slots = 0;
+    uint64_t least = 0;
+    bool any = false;
+    for (const auto & [index, layer] : context.layers) {
+        if (layer->device == pool.name() && !layer->tensors.empty()) {
+            slots += layer->policy.slots();
+            least = any ? std::min(least, layer->expert_bytes()) : layer->expert_bytes();
+            any = true;
+        }
+    }
+    if (!any) {
+        pool.remark("No expert layer belongs to " + pool.name() + ".");
+    } else if (slots == 0) {
+        pool.remark("The pool is smaller than one expert, which takes " + std::to_string(least) + " bytes.");
+    }
+}
+
 int32_t resize_layers(Context & context, Pool & pool, uint64_t bytes) {
     std::map<int32_t, int32_t> slots;
     {
         std::lock_guard<std::mutex> lock(context.mutex);
         slots = pool.allot(context.layers, bytes);
     }
-    // First what shrinks, so that the sum never exceeds the larger of the two sizes.
+    // First what shrinks: beside the larger of the two sizes there is one layer's slab more at most.
     for (const bool shrinking : {true, false}) {
         for (const auto & [index, wanted] : slots) {
             std::lock_guard<std::mutex> lock(context.mutex);
@@ -68,6 +78,12 @@ int32_t resize_layers(Context & context, Pool & pool, uint64_t bytes) {
 
 }  // namespace
 
+void publish_all(Context & context) {
+    for (const auto & [index, layer] : context.layers) {
+        context.facts.publish(index, layer->policy);
+    }
+}
+
 bool valid(const expert_device_policy & settings) {
     return settings.kind >= EXPERT_DEVICE_LRU && settings.kind <= EXPERT_DEVICE_MANUAL && settings.insert_cap >= 1 &&
            settings.window >= 0 && settings.decay > 0.0F && between(settings.decay, 0.0F, 1.0F) &&
@@ -88,7 +104,7 @@ void fill_slots(Context & context, Layer & layer) {
     const auto pool = context.pools.find(layer.device);
     if (pool != context.pools.end() && pool->second->usable() && layer.policy.slots() > 0) {
         std::vector<Insert> inserts;
-        layer.policy.fill(context.settings, most_filled_at_once, inserts);
+        layer.policy.fill(context.settings, layer.experts(), inserts);
         for (const Insert & insert : inserts) {
             context.facts.add_insert(context.phase.load(), layer.expert_bytes(), insert.evicted >= 0);
         }
@@ -102,10 +118,14 @@ void fill_slots(Context & context, Layer & layer) {
 }
 
 void apply_pending(Context & context) {
+    if (!context.has_pending.load()) {
+        return;
+    }
     Pending changes;
     {
         std::lock_guard<std::mutex> lock(context.pending_mutex);
         std::swap(changes, context.pending);
+        context.has_pending.store(false);
     }
     if (changes.settings) {
         context.settings = *changes.settings;
@@ -129,9 +149,12 @@ void apply_pending(Context & context) {
 }
 
 void change_soon(Context & context) {
-    // Whoever computes now applies what is pending before its next split, and comes here after its last.
-    std::unique_lock<std::mutex> lock(context.mutex, std::try_to_lock);
-    if (lock.owns_lock()) {
+    // Whoever holds the lock now comes here when it has let go.
+    while (context.has_pending.load()) {
+        std::unique_lock<std::mutex> lock(context.mutex, std::try_to_lock);
+        if (!lock.owns_lock()) {
+            return;
+        }
         apply_pending(context);
     }
 }
@@ -148,6 +171,7 @@ int32_t set_pins(Context & context, const expert_device_pin_entry * entries, int
     {
         std::lock_guard<std::mutex> lock(context.pending_mutex);
         context.pending.pins.insert(context.pending.pins.end(), entries, entries + n);
+        context.has_pending.store(true);
     }
     change_soon(context);
     return EXPERT_DEVICE_OK;
@@ -218,10 +242,11 @@ int32_t set_pool(Context & context, const std::string & device, uint64_t pool_by
         }
         pool = found.get();
         pool->requested = pool_bytes;
-        if (!pool->usable()) {
+        if (pool->usable()) {
+            pool->forget_failure();
+        } else if (pool_bytes > 0 || staging_bytes > 0) {
             return pool->result();  // a device that failed is not trusted again in this context
         }
-        pool->forget_failure();
     }
     int32_t result = resize_layers(context, *pool, pool_bytes);
     std::lock_guard<std::mutex> lock(context.mutex);
@@ -234,8 +259,14 @@ int32_t set_pool(Context & context, const std::string & device, uint64_t pool_by
     if (!pool->resize_staging(staging_bytes, context.layers) && result == EXPERT_DEVICE_OK) {
         result = pool->result();
     }
+    if ((pool_bytes > 0 || staging_bytes > 0) && !pool->reserve_working(context.layers) && result == EXPERT_DEVICE_OK) {
+        result = pool->result();
+    }
+    pool->rates = {};
     if (pool_bytes == 0 && staging_bytes == 0) {
         context.pools.erase(device);  // the device's own memory for us goes with it
+    } else if (result == EXPERT_DEVICE_OK && pool_bytes > 0) {
+        remark_no_slots(context, *pool);
     }
     return result;
 }

@@ -22,7 +22,8 @@ class Builder {
     std::unique_ptr<Clone> build() {
         auto clone = std::make_unique<Clone>();
         const size_t tensors = chain_.nodes.size() + chain_.inputs.size() + 3 * chain_.tail.size() + 4;
-        ggml_init_params size = {tensors * ggml_tensor_overhead() + ggml_graph_overhead_custom(tensors, false), nullptr, true};
+        ggml_init_params size = {tensors * ggml_tensor_overhead() + ggml_graph_overhead_custom(tensors, false), nullptr,
+                                 true};
         clone->context.reset(ggml_init(size));
         if (!clone->context) {
             return nullptr;
@@ -68,7 +69,8 @@ class Builder {
 
     ggml_tensor * new_input(const ChainInput & input) {
         const bool one_row = !input.per_pair && (shape_.one_token || shape_.per_token_inputs);
-        ggml_tensor * t = ggml_new_tensor_3d(context_, input.type, input.ne0, one_row ? 1 : shape_.ranks, shape_.tokens);
+        ggml_tensor * t =
+            ggml_new_tensor_3d(context_, input.type, input.ne0, one_row ? 1 : shape_.ranks, shape_.tokens);
         ggml_set_input(t);
         return t;
     }
@@ -95,7 +97,8 @@ class Builder {
 
     ggml_tensor * view(const ChainNode & node) {
         ggml_tensor * of = operand(node.src[0]);
-        return ggml_view_3d(context_, of, node.ne0, shape_.ranks, shape_.tokens, of->nb[1], of->nb[2], node.view_offset);
+        return ggml_view_3d(context_, of, node.ne0, shape_.ranks, shape_.tokens, of->nb[1], of->nb[2],
+                            node.view_offset);
     }
 
     ggml_tensor * rank(int32_t index) {
@@ -106,12 +109,14 @@ class Builder {
     ggml_tensor * tail() {
         std::vector<ggml_tensor *> steps;
         for (const TailStep & step : chain_.tail) {
-            ggml_tensor * left = step.left_step >= 0 ? steps[static_cast<size_t>(step.left_step)] : rank(step.left_rank);
+            ggml_tensor * left =
+                step.left_step >= 0 ? steps[static_cast<size_t>(step.left_step)] : rank(step.left_rank);
             if (step.right_rank < 0 && step.right_step < 0) {
                 steps.push_back(ggml_cont(context_, left));
                 continue;
             }
-            ggml_tensor * right = step.right_step >= 0 ? steps[static_cast<size_t>(step.right_step)] : rank(step.right_rank);
+            ggml_tensor * right =
+                step.right_step >= 0 ? steps[static_cast<size_t>(step.right_step)] : rank(step.right_rank);
             steps.push_back(ggml_add(context_, left, right));
         }
         return steps.back();
@@ -142,7 +147,15 @@ size_t CloneCache::bytes() const {
     return ggml_gallocr_get_buffer_size(allocator_, 0);
 }
 
-Clone * CloneCache::get(const ChainTemplate & chain, const std::vector<ggml_tensor *> & weights, const CloneShape & shape) {
+bool CloneCache::reserve(const ChainTemplate & chain, const std::vector<ggml_tensor *> & weights,
+                         const CloneShape & shape) {
+    clear();  // the memory may move
+    const std::unique_ptr<Clone> made = build_clone(chain, weights, shape);
+    return made && ggml_gallocr_reserve(allocator_, made->graph);
+}
+
+Clone * CloneCache::get(const ChainTemplate & chain, const std::vector<ggml_tensor *> & weights,
+                        const CloneShape & shape) {
     const uint64_t key = reinterpret_cast<uintptr_t>(weights.front()) * 31 + static_cast<uint64_t>(shape.ranks) * 1021 +
                          static_cast<uint64_t>(shape.tokens);
     if (const auto found = kept_.find(key); found != kept_.end()) {
@@ -158,7 +171,8 @@ Clone * CloneCache::get(const ChainTemplate & chain, const std::vector<ggml_tens
     }
     const size_t before = bytes();
     // Reserved anew for every graph: places given to another graph with as many nodes may overlap in this one.
-    const bool placed = ggml_gallocr_reserve(allocator_, made->graph) && ggml_gallocr_alloc_graph(allocator_, made->graph);
+    const bool placed =
+        ggml_gallocr_reserve(allocator_, made->graph) && ggml_gallocr_alloc_graph(allocator_, made->graph);
     if (!placed || bytes() != before) {
         clear();  // the memory moved: the others point into what was freed
     }

@@ -17,8 +17,8 @@ namespace expert_device {
 struct CloneShape {
     int64_t ranks = 0;
     int64_t tokens = 0;
-    bool one_token = false;   // inputs per token are one row that all pairs share
-    bool with_tail = false;   // layout of the batch itself: the sum over experts is part of the graph
+    bool one_token = false;         // inputs per token are one row that all pairs share
+    bool with_tail = false;         // layout of the batch itself: the sum over experts is part of the graph
     bool per_token_inputs = false;  // with_tail: inputs per token keep one row a token
 
     int64_t pairs() const { return ranks * tokens; }
@@ -59,6 +59,8 @@ class CloneCache {
 
     // The clone with its memory, or nullptr when the device has none for it. Valid until the next call.
     Clone * get(const ChainTemplate & chain, const std::vector<ggml_tensor *> & weights, const CloneShape & shape);
+    // Working memory for such a clone, so that none has to be found in the middle of an answer.
+    bool reserve(const ChainTemplate & chain, const std::vector<ggml_tensor *> & weights, const CloneShape & shape);
     void clear();
     size_t bytes() const;
 

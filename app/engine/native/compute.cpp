@@ -5,18 +5,11 @@
 
 #include <algorithm>
 #include <cstring>
-#include <exception>
-#include <limits>
+#include <optional>
 
 namespace expert_device {
 
 namespace {
-
-// Tokens up to which the sum over experts is added up here: a graph of the CPU backend costs more than it.
-constexpr int64_t most_tokens_summed_here = 4;
-// Bytes of copies that may wait in the background; beyond it nothing more is inserted, so that what is
-// evicted for them is not missing for long.
-constexpr uint64_t most_waiting_bytes = uint64_t{256} << 20;
 
 // Ids outside 0 … experts - 1 (padding) make a split that is left to the CPU backend as it stands.
 bool read_pairs(const Split & split, std::vector<Pair> & pairs) {
@@ -26,7 +19,8 @@ bool read_pairs(const Split & split, std::vector<Pair> & pairs) {
     for (int64_t token = 0; token < ids->ne[1]; ++token) {
         for (int64_t rank = 0; rank < ids->ne[0]; ++rank) {
             int32_t expert = 0;
-            std::memcpy(&expert, base + static_cast<size_t>(token) * ids->nb[1] + static_cast<size_t>(rank) * ids->nb[0],
+            std::memcpy(&expert,
+                        base + static_cast<size_t>(token) * ids->nb[1] + static_cast<size_t>(rank) * ids->nb[0],
                         sizeof expert);
             if (expert < 0 || expert >= split.experts) {
                 return false;
@@ -67,10 +61,13 @@ class SplitComputer {
             return whole_on_cpu();
         }
         std::lock_guard<std::mutex> lock(context_.mutex);
-        const bool routed = read_pairs(split_, context_.pairs);
+        const bool routed = read_pairs(split_, context_.pairs) && !context_.pairs.empty();
         apply_pending(context_);
-        layer_ = &layer();
-        read_weights();  // their memory may be given to a later result of the split
+        layer_ = layer();
+        if (layer_ == nullptr) {
+            return whole_on_cpu();
+        }
+        read_routing_weights(context_, split_, phase_);  // their memory may be given to a later result of the split
         pool_ = routed && split_.complete ? usable_pool() : nullptr;
         facts_.phase = phase_;
         facts_.tokens = static_cast<int32_t>(split_.tokens());
@@ -83,7 +80,7 @@ class SplitComputer {
         }
         facts_.total_ns = now_ns() - begin;
         if (phase_ != EXPERT_DEVICE_IGNORE && routed) {
-            count();
+            learn(context_, *layer_, pool_, split_, facts_);
         }
         context_.last_layer = split_.layer;
         return status;
@@ -105,26 +102,30 @@ class SplitComputer {
         return status;
     }
 
-    // The layer's state; new tensors and chains are noted.
-    Layer & layer() {
+    // The layer's state; new tensors and chains are noted. Null for a second set of experts in one layer.
+    Layer * layer() {
         auto & found = context_.layers[split_.layer];
-        if (!found || found->experts() != split_.experts) {
+        if (found && found->experts() != split_.experts) {
+            return nullptr;
+        }
+        if (!found) {
             found = std::make_unique<Layer>(split_.layer, split_.experts);
             const auto own = context_.layer_devices.find(split_.layer);
             found->device = own != context_.layer_devices.end() ? own->second : context_.default_device;
+            found->first_weight = split_.first_weight;
         }
         if (split_.complete && split_.noted_in != found.get()) {
             note_chain(*found);
             split_.noted_in = found.get();
         }
         context_.routing.meet(split_.layer, split_.experts);
-        return *found;
+        return found.get();
     }
 
     void note_chain(Layer & layer) {
         for (const LayerChain & known : layer.chains) {
-            if (known.tensors.size() == split_.weights.size() && layer.tensors[known.tensors.front()].tensor == split_.weights.front() &&
-                known.chain == split_.chain) {
+            if (known.tensors.size() == split_.weights.size() &&
+                layer.tensors[known.tensors.front()].tensor == split_.weights.front() && known.chain == split_.chain) {
                 return;
             }
         }
@@ -136,30 +137,44 @@ class SplitComputer {
                 ++index;
             }
             if (index == layer.tensors.size()) {
+                give_up_slots(layer);
                 layer.tensors.push_back(expert_tensor(weight, is_bias(w)));
             }
             part.tensors.push_back(index);
         }
-        if (layer.chains.empty()) {  // with all experts in a warm-up this is more than top-k; the next batch corrects it
+        if (layer.chains
+                .empty()) {  // with all experts in a warm-up this is more than top-k; the next batch corrects it
             layer.used = static_cast<int32_t>(split_.top_k());
         }
         layer.used = std::min(layer.used, static_cast<int32_t>(split_.top_k()));
         layer.chains.push_back(std::move(part));
     }
 
+    // Slots made before all of the layer's tensors were met lack some.
+    void give_up_slots(Layer & layer) {
+        const auto pool = context_.pools.find(layer.device);
+        if (pool == context_.pools.end() || (layer.policy.slots() == 0 && layer.staging[0].tensors.empty())) {
+            return;
+        }
+        pool->second->resize(layer, 0, context_.settings);
+        pool->second->clones.clear();
+        layer.staging = {};
+        pool->second->remark("The pool was made before layer " + std::to_string(layer.index) +
+                             " was known in full: set it again.");
+    }
+
     bool is_bias(size_t weight) const {
         for (const ChainNode & node : split_.chain.nodes) {
-            if (node.op == GGML_OP_ADD_ID && node.src[1].kind == Operand::weight && node.src[1].index == static_cast<int>(weight)) {
+            if (node.op == GGML_OP_ADD_ID && node.src[1].kind == Operand::weight &&
+                node.src[1].index == static_cast<int>(weight)) {
                 return true;
             }
         }
         return false;
     }
 
-    // A layer whose chain is cut has several splits a batch: the one with the tensor that was met first begins it.
-    bool first_part() const {
-        return layer_->tensors.empty() || split_.weights.empty() || layer_->tensors.front().tensor == split_.weights.front();
-    }
+    // A layer whose chain is cut has several splits a batch: the one that was met first begins it.
+    bool first_part() const { return layer_->first_weight == split_.first_weight; }
 
     Pool * usable_pool() {
         const auto found = context_.pools.find(layer_->device);
@@ -176,7 +191,8 @@ class SplitComputer {
 
     ggml_status in_lanes() {
         static thread_local Division division;
-        if (context_.settings.stream == EXPERT_DEVICE_STREAM_AUTO && pool_->staging_bytes() > 0 && !pool_->rates.known) {
+        if (context_.settings.stream == EXPERT_DEVICE_STREAM_AUTO && pool_->staging_bytes() > 0 &&
+            !pool_->rates.tried) {
             measure_rates(context_, *layer_, *pool_);
         }
         divide(context_, *layer_, *pool_, phase_, division);
@@ -184,21 +200,37 @@ class SplitComputer {
         if (division.resident.empty() && division.streamed.empty()) {
             return whole_on_cpu();
         }
-        pool_->arena.reset();
-        pool_->stream_arena.reset();
-        const bool all_resident = division.resident.size() == context_.pairs.size();
+        pool_->out_of_memory = false;
+        const bool whole = division.resident.size() == context_.pairs.size() && split_.chain.only_tail_leaves &&
+                           context_.pairs.size() <= pool_->pairs_at_once();
         ggml_status status = GGML_STATUS_SUCCESS;
-        const bool done = all_resident && split_.chain.only_tail_leaves ? whole_on_device() : mixed(division, status);
+        const bool done = reset_arenas() && (whole ? whole_on_device() : mixed(division, status));
         if (status != GGML_STATUS_SUCCESS) {
             return status;
         }
         if (!done) {
-            pool_->fail(EXPERT_DEVICE_DEVICE_FAILED, pool_->name() + " failed while it computed experts; the processor computes them all now.");
+            if (pool_->out_of_memory) {
+                pool_->fail(EXPERT_DEVICE_NO_MEMORY, pool_->name() + " has no working memory left for experts; "
+                                                                     "the processor computes what does not fit.");
+            } else {
+                pool_->fail(EXPERT_DEVICE_DEVICE_FAILED, pool_->name() + " failed while it computed experts; "
+                                                                         "the processor computes them all now.");
+            }
             facts_.misses = static_cast<int32_t>(context_.pairs.size());
             facts_.hits = facts_.streamed = 0;
             return whole_on_cpu();
         }
         return status;
+    }
+
+    bool reset_arenas() {
+        try {
+            pool_->arena.reset();
+            pool_->stream_arena.reset();
+            return true;
+        } catch (...) {  // as in `launch`
+            return false;
+        }
     }
 
     // A hit is a pair whose expert was in the pool, whoever computes it.
@@ -226,6 +258,7 @@ class SplitComputer {
             const CloneShape shape{split_.top_k(), split_.tokens(), false, true, true};
             Clone * clone = pool_->clones.get(split_.chain, layer_->in_order(layer_->slots, split_.weights), shape);
             if (clone == nullptr) {
+                pool_->out_of_memory = true;
                 return false;
             }
             for (size_t i = 0; i < split_.inputs.size(); ++i) {
@@ -240,8 +273,12 @@ class SplitComputer {
             if (ggml_backend_graph_compute_async(pool_->backend(), clone->graph) != GGML_STATUS_SUCCESS) {
                 return false;
             }
-            ggml_backend_tensor_get_async(pool_->backend(), clone->tail_end(), split_.tail_end->data, 0, ggml_nbytes(split_.tail_end));
+            const size_t bytes = ggml_nbytes(split_.tail_end);
+            char * result = pool_->arena.take(bytes);
+            ggml_backend_tensor_get_async(pool_->backend(), clone->tail_end(), result, 0, bytes);
             ggml_backend_synchronize(pool_->backend());
+            // Not before all went well: the result may lie over an input that the processor would need.
+            std::memcpy(split_.tail_end->data, result, bytes);
             facts_.gpu_ns += now_ns() - launched;
             facts_.wait_ns += now_ns() - launched;
             return true;
@@ -260,7 +297,9 @@ class SplitComputer {
             for (int64_t token = 0; token < input->ne[2]; ++token) {
                 for (int64_t rank = 0; rank < input->ne[1]; ++rank) {
                     std::memcpy(packed + static_cast<size_t>(token * input->ne[1] + rank) * row,
-                                from + static_cast<size_t>(token) * input->nb[2] + static_cast<size_t>(rank) * input->nb[1], row);
+                                from + static_cast<size_t>(token) * input->nb[2] +
+                                    static_cast<size_t>(rank) * input->nb[1],
+                                row);
                 }
             }
             from = packed;
@@ -280,10 +319,13 @@ class SplitComputer {
         std::vector<Rows> streamed;
         bool streamed_ok = true;
         const bool streams = ok && !division.streamed.empty();
-        if (streams) {
-            pool_->copier.start_task([&] {
-                streamed_ok = stream(*pool_, *layer_, split_, division.streamed, streamed, facts_.streamed_bytes);
-            });
+        const auto stream_all = [&] {
+            streamed_ok = stream(*pool_, *layer_, split_, division.streamed, streamed, facts_.streamed_bytes);
+        };
+        std::optional<TaskEnd> end;  // of the task that refers to this frame
+        if (streams && !pool_->on_cpu()) {
+            pool_->copier.start_task(stream_all);
+            end.emplace(pool_->copier);
         }
         Rows on_cpu;
         if (ok && !division.on_cpu.empty()) {
@@ -292,8 +334,9 @@ class SplitComputer {
             facts_.cpu_ns += now_ns() - cpu_begin;
         }
         const uint64_t waiting = now_ns();
-        if (streams) {
-            pool_->copier.finish_task();
+        end.reset();
+        if (streams && pool_->on_cpu()) {
+            stream_all();
         }
         ok = synchronize() && ok && streamed_ok;
         const uint64_t ready = now_ns();
@@ -302,9 +345,9 @@ class SplitComputer {
         if (status != GGML_STATUS_SUCCESS || !ok) {
             return ok;
         }
-        facts_.streamed = static_cast<int32_t>(std::count_if(division.streamed.begin(), division.streamed.end(), [&](const Pair & pair) {
-            return layer_->policy.ready_slot(pair.expert) < 0;
-        }));
+        facts_.streamed = static_cast<int32_t>(
+            std::count_if(division.streamed.begin(), division.streamed.end(),
+                          [&](const Pair & pair) { return layer_->policy.ready_slot(pair.expert) < 0; }));
         for (const Rows & part : rows) {
             scatter(split_, part);
         }
@@ -314,7 +357,7 @@ class SplitComputer {
         if (!division.on_cpu.empty()) {
             scatter(split_, on_cpu);
         }
-        status = sum_over_experts();
+        status = sum_over_experts(context_.cpu.get(), graph_, split_);
         facts_.scatter_ns += now_ns() - ready;
         return true;
     }
@@ -322,11 +365,13 @@ class SplitComputer {
     // In parts of so many pairs that working memory stays small; the parts follow each other on the device.
     bool launch_resident(const std::vector<Pair> & pairs, std::vector<Rows> & rows) {
         const std::vector<ggml_tensor *> weights = layer_->in_order(layer_->slots, split_.weights);
-        for (size_t begin = 0; begin < pairs.size(); begin += most_pairs_at_once) {
-            const size_t end = std::min(pairs.size(), begin + most_pairs_at_once);
-            const std::vector<Pair> part(pairs.begin() + static_cast<std::ptrdiff_t>(begin), pairs.begin() + static_cast<std::ptrdiff_t>(end));
+        for (size_t begin = 0; begin < pairs.size(); begin += pool_->pairs_at_once()) {
+            const size_t end = std::min(pairs.size(), begin + pool_->pairs_at_once());
+            const std::vector<Pair> part(pairs.begin() + static_cast<std::ptrdiff_t>(begin),
+                                         pairs.begin() + static_cast<std::ptrdiff_t>(end));
             rows.emplace_back();
-            if ((begin > 0 && !synchronize()) || !launch(*pool_, pool_->arena, split_, weights, part, slots_of(part), rows.back())) {
+            if ((begin > 0 && !synchronize()) ||
+                !launch(*pool_, pool_->arena, split_, weights, part, slots_of(part), rows.back())) {
                 return false;
             }
         }
@@ -341,142 +386,6 @@ class SplitComputer {
             return false;
         }
     }
-
-    // ---- the sum over experts ----------------------------------------------------------------
-
-    ggml_status sum_over_experts() {
-        if (split_.tail_end == nullptr) {
-            return GGML_STATUS_SUCCESS;
-        }
-        if (split_.tokens() <= most_tokens_summed_here && split_.chain.only_tail_leaves && simple_tail()) {
-            for (int64_t token = 0; token < split_.tokens(); ++token) {
-                add_up(token);
-            }
-            return GGML_STATUS_SUCCESS;
-        }
-        ggml_cgraph tail = *graph_;
-        tail.nodes = graph_->nodes + split_.tail_begin;
-        tail.n_nodes = graph_->n_nodes - split_.tail_begin;
-        tail.n_leafs = 0;
-        tail.uid = 0;
-        return ggml_backend_graph_compute(context_.cpu.get(), &tail);
-    }
-
-    // ((rank + rank) + rank) …, or the copy of one rank, in f32.
-    bool simple_tail() const {
-        const std::vector<TailStep> & tail = split_.chain.tail;
-        for (size_t i = 0; i < tail.size(); ++i) {
-            const bool follows = i == 0 ? tail[i].left_rank >= 0 : tail[i].left_step == static_cast<int32_t>(i) - 1;
-            const bool adds = tail[i].right_rank >= 0 || (tail.size() == 1 && tail[i].right_step < 0);
-            if (!follows || !adds) {
-                return false;
-            }
-        }
-        return split_.tail_end->type == GGML_TYPE_F32 && split_.tail_end->nb[0] == sizeof(float);
-    }
-
-    void add_up(int64_t token) {
-        const ggml_tensor * pairs = split_.outputs.front();
-        const auto rank_row = [&](int32_t rank) {
-            return reinterpret_cast<const float *>(static_cast<const char *>(pairs->data) + static_cast<size_t>(token) * pairs->nb[2] +
-                                                   static_cast<size_t>(rank) * pairs->nb[1]);
-        };
-        static thread_local std::vector<float> sum;
-        const float * first = rank_row(split_.chain.tail.front().left_rank);
-        const auto n = static_cast<size_t>(pairs->ne[0]);
-        sum.assign(first, first + n);
-        for (const TailStep & step : split_.chain.tail) {
-            if (step.right_rank >= 0) {
-                const float * row = rank_row(step.right_rank);
-                for (size_t i = 0; i < n; ++i) {
-                    sum[i] += row[i];
-                }
-            }
-        }
-        // Written last: the result may lie where the rows did.
-        std::memcpy(static_cast<char *>(split_.tail_end->data) + static_cast<size_t>(token) * split_.tail_end->nb[1], sum.data(), n * sizeof(float));
-    }
-
-    // ---- what is learnt from it --------------------------------------------------------------
-
-    void count() {
-        if (!facts_.whole_layer) {
-            facts_.hits = facts_.misses = facts_.streamed = 0;  // its pairs are counted with the layer's first split
-        }
-        context_.facts.add(facts_);
-        if (!facts_.whole_layer) {
-            return;
-        }
-        context_.routing.add(split_.layer, split_.experts, phase_, context_.pairs.data(), context_.pairs.size());
-        if (phase_ != EXPERT_DEVICE_DECODE) {
-            return;  // a prompt says little of what the answer will need
-        }
-        if (facts_.new_batch) {
-            context_.decoded_tokens += static_cast<uint32_t>(context_.last_batch_tokens);
-            context_.last_batch_tokens = facts_.tokens;
-        }
-        step_policy();
-    }
-
-    void step_policy() {
-        const auto top_k = static_cast<size_t>(split_.top_k());
-        static thread_local std::vector<int32_t> experts;
-        static thread_local std::vector<float> weights;
-        static thread_local std::vector<Insert> inserts;
-        inserts.clear();
-        Pool * pool = pool_ != nullptr && pool_->usable() ? pool_ : nullptr;
-        expert_device_policy settings = context_.settings;
-        const bool waits = settings.wait_for_copies != 0;
-        if (pool == nullptr || (!waits && pool->copier.waiting_bytes() > most_waiting_bytes)) {
-            settings.insert_cap = 0;
-        }
-        for (int64_t token = 0; token < split_.tokens(); ++token) {
-            experts.clear();
-            weights.clear();
-            for (size_t rank = 0; rank < top_k; ++rank) {
-                const size_t pair = static_cast<size_t>(token) * top_k + rank;
-                const int32_t expert = context_.pairs[pair].expert;
-                if (std::find(experts.begin(), experts.end(), expert) == experts.end()) {
-                    experts.push_back(expert);
-                    weights.push_back(routing_weight(pair));
-                }
-            }
-            const auto n = static_cast<int32_t>(experts.size());
-            context_.facts.trace(split_.layer, experts.data(), weights.data(), n, context_.decoded_tokens + static_cast<uint32_t>(token));
-            const size_t before = inserts.size();
-            layer_->policy.step(settings, experts.data(), weights.data(), n, inserts);
-            for (size_t i = before; i < inserts.size(); ++i) {
-                context_.facts.add_insert(phase_, layer_->expert_bytes(), inserts[i].evicted >= 0);
-            }
-            if (pool != nullptr && waits && inserts.size() > before) {
-                pool->copy_in(*layer_, {inserts.begin() + static_cast<std::ptrdiff_t>(before), inserts.end()});
-                pool->copier.wait_for(layer_->index);
-                take_copies(context_, *pool);
-            }
-        }
-        if (pool != nullptr && !waits) {
-            pool->copy_in(*layer_, inserts);
-        }
-        context_.facts.publish(split_.layer, layer_->policy);
-    }
-
-    void read_weights() {
-        context_.weights.clear();
-        const ggml_tensor * from = split_.routing_weights;
-        if (from == nullptr || phase_ != EXPERT_DEVICE_DECODE) {
-            return;
-        }
-        for (const Pair & pair : context_.pairs) {
-            float weight = 0;
-            std::memcpy(&weight, static_cast<const char *>(from->data) + static_cast<size_t>(pair.token) * from->nb[2] +
-                                     static_cast<size_t>(pair.rank) * from->nb[1], sizeof weight);
-            context_.weights.push_back(weight);
-        }
-    }
-
-    float routing_weight(size_t pair) const {
-        return context_.weights.empty() ? std::numeric_limits<float>::quiet_NaN() : context_.weights[pair];
-    }
 };
 
 }  // namespace
@@ -490,7 +399,7 @@ ggml_status compute_graph(Context & context, ggml_cgraph * graph) {
         }
         change_soon(context);
         return status;
-    } catch (const std::exception &) {
+    } catch (...) {                       // our own lack of memory, or what a backend throws
         return GGML_STATUS_ALLOC_FAILED;  // llama.cpp ends the decode with an error
     }
 }

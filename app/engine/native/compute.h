@@ -4,17 +4,14 @@
 #include "internal.h"
 
 #include <chrono>
-#include <functional>
 #include <vector>
 
 namespace expert_device {
 
-// Pairs that are sent to a device at once: bounds its working memory.
-constexpr size_t most_pairs_at_once = 1024;
-
 inline uint64_t now_ns() {
     return static_cast<uint64_t>(
-        std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count());
+        std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+            .count());
 }
 
 // Rows computed for some pairs: for each of the split's outputs, one row after the other in `pairs`' order.
@@ -33,6 +30,13 @@ bool launch(Pool & pool, HostArena & arena, const Split & split, const std::vect
 
 // Writes the rows to where the split's outputs are.
 void scatter(const Split & split, const Rows & rows);
+
+// --- tail.cpp: the sum over a token's experts, from the split's outputs; nothing to do where it has none.
+ggml_status sum_over_experts(ggml_backend_t cpu, const ggml_cgraph * graph, const Split & split);
+
+// --- learn.cpp ---
+void read_routing_weights(Context & context, const Split & split, int32_t phase);  // of `context.pairs`
+void learn(Context & context, Layer & layer, Pool * pool, const Split & split, SplitFacts & facts);
 
 // --- stream.cpp ---
 

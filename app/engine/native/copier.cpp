@@ -27,6 +27,22 @@ bool copy_pieces(const std::vector<Piece> & pieces) {
     }
 }
 
+namespace {
+
+// Moves a layer's jobs out of `jobs`, in their order.
+template <typename Jobs> void take_of(int32_t layer, Jobs & jobs, std::vector<CopyJob> & out) {
+    for (auto job = jobs.begin(); job != jobs.end();) {
+        if (job->layer == layer) {
+            out.push_back(std::move(*job));
+            job = jobs.erase(job);
+        } else {
+            ++job;
+        }
+    }
+}
+
+}  // namespace
+
 Copier::Copier() : thread_([this] { run(); }) {}
 
 Copier::~Copier() {
@@ -53,18 +69,15 @@ void Copier::take_done(std::vector<CopyJob> & out) {
     done_.clear();
 }
 
-void Copier::withdraw(int32_t layer, std::vector<CopyJob> & out) {
+void Copier::withdraw(int32_t layer, std::vector<CopyJob> & dropped, std::vector<CopyJob> & ended) {
     std::unique_lock<std::mutex> lock(mutex_);
-    for (auto job = waiting_.begin(); job != waiting_.end();) {
-        if (job->layer == layer) {
-            waiting_bytes_ -= job->bytes();
-            out.push_back(std::move(*job));
-            job = waiting_.erase(job);
-        } else {
-            ++job;
-        }
+    const size_t before = dropped.size();
+    take_of(layer, waiting_, dropped);
+    for (size_t i = before; i < dropped.size(); ++i) {
+        waiting_bytes_ -= dropped[i].bytes();
     }
     progress_.wait(lock, [&] { return running_layer_ != layer; });
+    take_of(layer, done_, ended);
 }
 
 bool Copier::has(int32_t layer) const {

@@ -44,8 +44,9 @@ class Copier {
     void enqueue(CopyJob job);
     // Jobs that ended since the last call.
     void take_done(std::vector<CopyJob> & out);
-    // Takes the waiting jobs of a layer back and waits for its running one: none is left afterwards.
-    void withdraw(int32_t layer, std::vector<CopyJob> & out);
+    // Takes the waiting jobs of a layer back, waits for its running one, and hands out those that ended: none is
+    // left afterwards, so that no later one is taken for them.
+    void withdraw(int32_t layer, std::vector<CopyJob> & dropped, std::vector<CopyJob> & ended);
     void wait_for(int32_t layer);
     uint64_t waiting_bytes() const;
 
@@ -67,6 +68,18 @@ class Copier {
     uint64_t waiting_bytes_ = 0;
     bool ending_ = false;
     std::thread thread_;
+};
+
+// Waits for the copier's task before the frame goes that the task refers to.
+class TaskEnd {
+  public:
+    explicit TaskEnd(Copier & copier) : copier_(copier) {}
+    ~TaskEnd() { copier_.finish_task(); }
+    TaskEnd(const TaskEnd &) = delete;
+    TaskEnd & operator=(const TaskEnd &) = delete;
+
+  private:
+    Copier & copier_;
 };
 
 }  // namespace expert_device

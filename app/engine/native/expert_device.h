@@ -6,9 +6,9 @@
 #include <stdint.h>
 
 #if defined(_WIN32)
-#    define EXPERT_DEVICE_API __declspec(dllexport)
+#define EXPERT_DEVICE_API __declspec(dllexport)
 #else
-#    define EXPERT_DEVICE_API __attribute__((visibility("default")))
+#define EXPERT_DEVICE_API __attribute__((visibility("default")))
 #endif
 
 #ifdef __cplusplus
@@ -20,16 +20,16 @@ extern "C" {
 
 enum expert_device_result {
     EXPERT_DEVICE_OK = 0,
-    EXPERT_DEVICE_WRONG_GGML = 1,     // running ggml is not the one this library was built for
-    EXPERT_DEVICE_NO_CPU = 2,         // no CPU backend is registered: load ggml's backends first
-    EXPERT_DEVICE_NO_CONTEXT = 3,     // no such context (never made, or freed)
+    EXPERT_DEVICE_WRONG_GGML = 1,  // running ggml is not the one this library was built for
+    EXPERT_DEVICE_NO_CPU = 2,      // no CPU backend is registered: load ggml's backends first
+    EXPERT_DEVICE_NO_CONTEXT = 3,  // no such context (never made, or freed)
     EXPERT_DEVICE_BAD_ARGUMENT = 4,
-    EXPERT_DEVICE_NO_DEVICE = 5,      // no ggml device of that name, or it cannot be started
-    EXPERT_DEVICE_NOT_READY = 6,      // the context has computed no expert layer yet: decode a token first
-    EXPERT_DEVICE_NO_MEMORY = 7,      // the device refused the allocation
-    EXPERT_DEVICE_UNSUPPORTED = 8,    // the device cannot compute these experts
-    EXPERT_DEVICE_NO_SOURCE = 9,      // a repacked tensor's bytes are in no file that was given
-    EXPERT_DEVICE_DEVICE_FAILED = 10, // the device failed while computing or copying: its pool is off
+    EXPERT_DEVICE_NO_DEVICE = 5,       // no ggml device of that name, or it cannot be started
+    EXPERT_DEVICE_NOT_READY = 6,       // the context has computed no expert layer yet: decode a token first
+    EXPERT_DEVICE_NO_MEMORY = 7,       // the device refused the allocation
+    EXPERT_DEVICE_UNSUPPORTED = 8,     // the device cannot compute these experts
+    EXPERT_DEVICE_NO_SOURCE = 9,       // a repacked tensor's bytes are in no file that was given
+    EXPERT_DEVICE_DEVICE_FAILED = 10,  // the device failed while computing or copying: its pool is off
 };
 
 enum expert_device_phase {
@@ -74,11 +74,11 @@ struct expert_device_policy {
 struct expert_device_layer {
     int32_t layer;
     int32_t experts;
-    int32_t used;          // top-k
-    int32_t residency;     // REPACKED when any of its tensors is
-    uint64_t expert_bytes; // of one expert, over all tensors of the chain
-    int32_t slots;         // in the pool, 0 for none
-    int32_t resident;      // slots that hold an expert now
+    int32_t used;           // top-k
+    int32_t residency;      // REPACKED when any of its tensors is
+    uint64_t expert_bytes;  // of one expert, over all tensors of the chain
+    int32_t slots;          // in the pool, 0 for none
+    int32_t resident;       // slots that hold an expert now
 };
 
 struct expert_device_pool {
@@ -94,10 +94,10 @@ struct expert_device_pool {
 
 struct expert_device_totals {
     uint64_t tokens;     // batches' tokens computed in that phase
-    uint64_t hits;       // routed pairs computed from the pool
+    uint64_t hits;       // routed pairs whose expert was in the pool
     uint64_t misses;     // routed pairs that were not in the pool
     uint64_t streamed;   // those of them that were copied over and computed on the GPU
-    uint64_t inserts;    // experts copied into slots
+    uint64_t inserts;    // experts that were given a slot, to be copied into it
     uint64_t evictions;  // experts that lost their slot to another
     uint64_t inserted_bytes;
     uint64_t streamed_bytes;
@@ -111,8 +111,8 @@ struct expert_device_totals {
 };
 
 struct expert_device_token {
-    uint64_t index;   // of the batch, from 0
-    int32_t tokens;   // in the batch
+    uint64_t index;  // of the batch, from 0
+    int32_t tokens;  // in the batch
     int32_t phase;
     int32_t hits;
     int32_t misses;
@@ -122,10 +122,10 @@ struct expert_device_token {
 };
 
 struct expert_device_routing_entry {
-    uint32_t token;  // position in the sequence of decoded tokens since tracing began
+    uint32_t token;  // position in the sequence of the context's decoded tokens
     int16_t layer;
     int16_t expert;
-    float weight;    // routing weight, NaN where llama.cpp computes the weighting elsewhere
+    float weight;  // routing weight, NaN where llama.cpp computes the weighting elsewhere
 };
 
 struct expert_device_pin_entry {
@@ -140,7 +140,7 @@ struct expert_device_rates {
     double cpu_next_row_ns;        // each further token of the batch
     double gpu_first_row_ns;
     double gpu_next_row_ns;
-    double break_even_rows;        // tokens an expert must have for streaming to win; 0 when it never does
+    double break_even_rows;  // tokens an expert must have for streaming to win; 0 when it never does
 };
 
 // The value of EXPERT_DEVICE_ABI this library was built with.
@@ -174,7 +174,7 @@ EXPERT_DEVICE_API int32_t expert_device_add_source(int64_t context, const char *
 // The expert layers `context` has computed so far, in order. Returns how many there are.
 EXPERT_DEVICE_API int32_t expert_device_read_layers(int64_t context, struct expert_device_layer * out, int32_t limit);
 
-// Layers of `context` get their pool on the ggml device `device`; layer -1 names all. Takes effect at the next set_pool.
+// Layers of `context` get their pool on the ggml device `device`, from the next set_pool on; layer -1 names all.
 EXPERT_DEVICE_API int32_t expert_device_set_layer_device(int64_t context, int32_t layer, const char * device);
 
 // Gives the layers that belong to `device` a pool of at most `pool_bytes` and a staging area of at most
@@ -200,8 +200,8 @@ EXPERT_DEVICE_API int32_t expert_device_shape(int64_t context, int32_t * layers,
 // Copies routing counts since the context was made: out[layer * experts + expert], for the first
 // `layers` layers and `experts` experts. Consistent per counter, not across counters; cheap enough
 // for 20 Hz while computing.
-EXPERT_DEVICE_API int32_t expert_device_read_routing(int64_t context, int32_t phase, uint64_t * out,
-                                                     int32_t layers, int32_t experts);
+EXPERT_DEVICE_API int32_t expert_device_read_routing(int64_t context, int32_t phase, uint64_t * out, int32_t layers,
+                                                     int32_t experts);
 
 // The same for heat (decayed count of decoding), lane and pin of every expert. Any of the three may be null.
 EXPERT_DEVICE_API int32_t expert_device_read_experts(int64_t context, float * heat, uint8_t * lane, uint8_t * pin,
@@ -210,13 +210,14 @@ EXPERT_DEVICE_API int32_t expert_device_read_experts(int64_t context, float * he
 EXPERT_DEVICE_API int32_t expert_device_read_totals(int64_t context, int32_t phase, struct expert_device_totals * out);
 
 // Batches whose index is `since` or more, oldest first; the last 1024 are kept. Returns how many were written.
-EXPERT_DEVICE_API int32_t expert_device_read_tokens(int64_t context, uint64_t since,
-                                                    struct expert_device_token * out, int32_t limit);
+EXPERT_DEVICE_API int32_t expert_device_read_tokens(int64_t context, uint64_t since, struct expert_device_token * out,
+                                                    int32_t limit);
 
 // Begins (capacity > 0 entries) or ends (0) recording decoded routings.
 EXPERT_DEVICE_API int32_t expert_device_set_trace(int64_t context, int32_t capacity);
 
-// Takes the recorded entries out, oldest first. Returns how many; `dropped` gets those lost for want of room.
+// Takes the recorded entries out, oldest first. Returns how many; `dropped` gets those lost
+// for want of room since recording began.
 EXPERT_DEVICE_API int32_t expert_device_read_trace(int64_t context, struct expert_device_routing_entry * out,
                                                    int32_t limit, uint64_t * dropped);
 

@@ -7,9 +7,8 @@
 #include <atomic>
 #include <cstdio>
 #include <cstring>
-#include <exception>
-#include <limits>
 #include <mutex>
+#include <new>
 
 namespace ed = expert_device;
 
@@ -22,9 +21,13 @@ template <typename Body> int32_t with_context(int64_t id, Body body) {
         return EXPERT_DEVICE_NO_CONTEXT;
     }
     try {
-        return body(*found);
-    } catch (const std::exception &) {
+        const int32_t result = body(*found);
+        ed::change_soon(*found);  // `body` may have held the lock while something was asked for
+        return result;
+    } catch (const std::bad_alloc &) {
         return EXPERT_DEVICE_NO_MEMORY;
+    } catch (...) {  // backends throw types of their own
+        return EXPERT_DEVICE_DEVICE_FAILED;
     }
 }
 
@@ -48,6 +51,45 @@ expert_device_layer facts_of(const ed::Layer & layer) {
 
 void write_words(char (&to)[256], const std::string & words) {
     std::snprintf(to, sizeof to, "%s", words.c_str());
+}
+
+void read_pool(ed::Context & context, const char * device, expert_device_pool & out) {
+    const auto pool = context.pools.find(device);
+    if (pool == context.pools.end()) {
+        return;
+    }
+    ed::take_copies(context, *pool->second);
+    out.requested = pool->second->requested;
+    out.staging = pool->second->staging_bytes();
+    out.result = pool->second->result();
+    write_words(out.reason, pool->second->reason());
+    for (const auto & [index, layer] : context.layers) {
+        if (layer->device == device) {
+            out.allocated += layer->slots.bytes();
+            out.slots += layer->policy.slots();
+            out.resident += layer->policy.resident();
+            out.unplaced_pins += layer->policy.unplaced_pins();
+        }
+    }
+}
+
+// Reads the state where no split is computed, else what was read last: a prompt's split takes long on a CPU, and
+// who reads has others to answer.
+template <typename Value, typename Read>
+void for_readers(ed::Context & context, Value & shown, Value & out, Read read) {
+    std::unique_lock<std::mutex> lock(context.mutex, std::try_to_lock);
+    std::lock_guard<std::mutex> shown_lock(context.shown_mutex);
+    if (lock.owns_lock()) {
+        read();
+        shown = out;
+    } else {
+        out = shown;
+    }
+}
+
+expert_device_pool & shown_pool(ed::Context & context, const char * device) {
+    std::lock_guard<std::mutex> lock(context.shown_mutex);
+    return context.shown_pools[device];
 }
 
 // Tokens of one expert from which copying it over beats the CPU; 0 for never.
@@ -118,7 +160,8 @@ int32_t expert_device_set_residency(int32_t residency) {
     return EXPERT_DEVICE_OK;
 }
 
-int32_t expert_device_add_source(int64_t context, const char * utf8_path, const char * tensor, uint64_t offset, uint64_t bytes) {
+int32_t expert_device_add_source(int64_t context, const char * utf8_path, const char * tensor, uint64_t offset,
+                                 uint64_t bytes) {
     if (utf8_path == nullptr || tensor == nullptr) {
         return EXPERT_DEVICE_BAD_ARGUMENT;
     }
@@ -131,12 +174,15 @@ int32_t expert_device_add_source(int64_t context, const char * utf8_path, const 
 int32_t expert_device_read_layers(int64_t context, expert_device_layer * out, int32_t limit) {
     int32_t n = 0;
     const auto read = [&](ed::Context & found) {
-        std::lock_guard<std::mutex> lock(found.mutex);
-        for (const auto & [index, layer] : found.layers) {
-            if (out != nullptr && n < limit) {
-                out[n] = facts_of(*layer);
+        std::vector<expert_device_layer> layers;
+        for_readers(found, found.shown_layers, layers, [&] {
+            for (const auto & [index, layer] : found.layers) {
+                layers.push_back(facts_of(*layer));
             }
-            ++n;
+        });
+        n = static_cast<int32_t>(layers.size());
+        if (out != nullptr) {
+            std::copy_n(layers.begin(), std::min(n, std::max(limit, 0)), out);
         }
         return int32_t{EXPERT_DEVICE_OK};
     };
@@ -158,7 +204,15 @@ int32_t expert_device_set_pool(int64_t context, const char * device, uint64_t po
     if (device == nullptr) {
         return EXPERT_DEVICE_BAD_ARGUMENT;
     }
-    return with_context(context, [&](ed::Context & found) { return ed::set_pool(found, device, pool_bytes, staging_bytes); });
+    return with_context(context, [&](ed::Context & found) {
+        const int32_t result = ed::set_pool(found, device, pool_bytes, staging_bytes);
+        expert_device_pool & shown = shown_pool(found, device);
+        std::lock_guard<std::mutex> lock(found.mutex);
+        std::lock_guard<std::mutex> shown_lock(found.shown_mutex);
+        shown = {};
+        read_pool(found, device, shown);
+        return result;
+    });
 }
 
 int32_t expert_device_read_pool(int64_t context, const char * device, expert_device_pool * out) {
@@ -167,24 +221,7 @@ int32_t expert_device_read_pool(int64_t context, const char * device, expert_dev
     }
     *out = {};
     return with_context(context, [&](ed::Context & found) {
-        std::lock_guard<std::mutex> lock(found.mutex);
-        const auto pool = found.pools.find(device);
-        if (pool == found.pools.end()) {
-            return EXPERT_DEVICE_OK;
-        }
-        ed::take_copies(found, *pool->second);
-        out->requested = pool->second->requested;
-        out->staging = pool->second->staging_bytes();
-        out->result = pool->second->result();
-        write_words(out->reason, pool->second->reason());
-        for (const auto & [index, layer] : found.layers) {
-            if (layer->device == device) {
-                out->allocated += layer->slots.bytes();
-                out->slots += layer->policy.slots();
-                out->resident += layer->policy.resident();
-                out->unplaced_pins += layer->policy.unplaced_pins();
-            }
-        }
+        for_readers(found, shown_pool(found, device), *out, [&] { read_pool(found, device, *out); });
         return EXPERT_DEVICE_OK;
     });
 }
@@ -197,8 +234,8 @@ int32_t expert_device_set_policy(int64_t context, const expert_device_policy * p
         {
             std::lock_guard<std::mutex> lock(found.pending_mutex);
             found.pending.settings = *policy;
+            found.has_pending.store(true);
         }
-        ed::change_soon(found);
         return EXPERT_DEVICE_OK;
     });
 }
@@ -217,11 +254,16 @@ int32_t expert_device_set_heat(int64_t context, int32_t layer, const float * hea
     return with_context(context, [&](ed::Context & found) { return ed::set_heat(found, layer, heat, experts); });
 }
 
-int32_t expert_device_read_experts(int64_t context, float * heat, uint8_t * lane, uint8_t * pin, int32_t layers, int32_t experts) {
+int32_t expert_device_read_experts(int64_t context, float * heat, uint8_t * lane, uint8_t * pin, int32_t layers,
+                                   int32_t experts) {
     if (layers < 0 || experts < 0) {
         return EXPERT_DEVICE_BAD_ARGUMENT;
     }
     return with_context(context, [&](ed::Context & found) {
+        // Between splits the state itself is told; while one is computed, what was published last.
+        if (std::unique_lock<std::mutex> lock(found.mutex, std::try_to_lock); lock.owns_lock()) {
+            ed::publish_all(found);
+        }
         found.facts.experts(heat, lane, pin, layers, experts);
         return EXPERT_DEVICE_OK;
     });
@@ -256,7 +298,8 @@ int32_t expert_device_set_trace(int64_t context, int32_t capacity) {
     });
 }
 
-int32_t expert_device_read_trace(int64_t context, expert_device_routing_entry * out, int32_t limit, uint64_t * dropped) {
+int32_t expert_device_read_trace(int64_t context, expert_device_routing_entry * out, int32_t limit,
+                                 uint64_t * dropped) {
     int32_t n = 0;
     uint64_t lost = 0;
     with_context(context, [&](ed::Context & found) {
@@ -302,8 +345,7 @@ int32_t expert_device_shape(int64_t context, int32_t * layers, int32_t * experts
     return EXPERT_DEVICE_OK;
 }
 
-int32_t expert_device_read_routing(int64_t context, int32_t phase, uint64_t * out, int32_t layers,
-                                   int32_t experts) {
+int32_t expert_device_read_routing(int64_t context, int32_t phase, uint64_t * out, int32_t layers, int32_t experts) {
     if (out == nullptr || layers < 0 || experts < 0 || phase < EXPERT_DEVICE_PROMPT || phase > EXPERT_DEVICE_DECODE) {
         return EXPERT_DEVICE_BAD_ARGUMENT;
     }

@@ -57,9 +57,12 @@ void Facts::add_insert(int32_t phase, uint64_t bytes, bool evicted) {
 }
 
 void Facts::trace(int32_t layer, const int32_t * experts, const float * weights, int32_t n, uint32_t token) {
+    if (!tracing_.load(std::memory_order_relaxed)) {
+        return;
+    }
     std::lock_guard<std::mutex> lock(mutex_);
     for (int32_t i = 0; i < n && trace_capacity_ > 0; ++i) {
-        if (trace_.size() == trace_capacity_) {
+        while (trace_.size() >= trace_capacity_) {
             trace_.pop_front();
             ++dropped_;
         }
@@ -104,15 +107,11 @@ int32_t Facts::batches(uint64_t since, expert_device_token * out, int32_t limit)
 void Facts::set_trace(int32_t capacity) {
     std::lock_guard<std::mutex> lock(mutex_);
     trace_capacity_ = static_cast<size_t>(capacity);
+    tracing_.store(capacity > 0, std::memory_order_relaxed);
     if (capacity == 0) {
         trace_.clear();
         dropped_ = 0;
     }
-}
-
-bool Facts::tracing() const {
-    std::lock_guard<std::mutex> lock(mutex_);
-    return trace_capacity_ > 0;
 }
 
 int32_t Facts::take_trace(expert_device_routing_entry * out, int32_t limit, uint64_t & dropped) {

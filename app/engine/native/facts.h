@@ -5,6 +5,7 @@
 #include "policy.h"
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <mutex>
@@ -37,7 +38,6 @@ class Facts {
     void totals(int32_t phase, expert_device_totals & out) const;
     int32_t batches(uint64_t since, expert_device_token * out, int32_t limit) const;
     void set_trace(int32_t capacity);
-    bool tracing() const;
     int32_t take_trace(expert_device_routing_entry * out, int32_t limit, uint64_t & dropped);
     void experts(float * heat, uint8_t * lane, uint8_t * pin, int32_t layers, int32_t experts) const;
 
@@ -54,6 +54,7 @@ class Facts {
     std::vector<Published> layers_;
     std::deque<expert_device_routing_entry> trace_;
     size_t trace_capacity_ = 0;
+    std::atomic<bool> tracing_{false};
     uint64_t dropped_ = 0;
 };
 

@@ -50,7 +50,7 @@ struct Context {
 
     int64_t id = 0;
     BackendPtr cpu;
-    int n_threads = 1;
+    std::atomic<int> n_threads{1};
     RoutingCounts routing;
     Facts facts;
     std::atomic<int32_t> phase{EXPERT_DEVICE_PROMPT};
@@ -60,7 +60,7 @@ struct Context {
     std::mutex control;  // one change of pools at a time; taken before `mutex`
     std::mutex mutex;    // held while a split is computed, and while slots change: guards all below
     Sources sources;
-    Layers layers;       // before the pools: slots outlive the threads that copy to them
+    Layers layers;  // before the pools: slots outlive the threads that copy to them
     std::map<std::string, std::unique_ptr<Pool>> pools;
     std::string default_device;
     std::map<int32_t, std::string> layer_devices;
@@ -69,6 +69,11 @@ struct Context {
 
     std::mutex pending_mutex;
     Pending pending;
+    std::atomic<bool> has_pending{false};
+
+    std::mutex shown_mutex;  // what was read last, for readers while a split is computed
+    std::map<std::string, expert_device_pool> shown_pools;
+    std::vector<expert_device_layer> shown_layers;
 
     // The compute thread's own.
     std::unordered_map<uint64_t, Split> splits;  // as read, by the graph's id: llama.cpp computes a graph many times
@@ -77,7 +82,7 @@ struct Context {
     std::vector<Pair> pairs;
     std::vector<float> weights;  // the routing weights of `pairs`, empty where they are not known
     int32_t last_layer = -1;
-    uint32_t decoded_tokens = 0;      // before this batch
+    uint32_t decoded_tokens = 0;  // before this batch
     int32_t last_batch_tokens = 0;
 };
 
@@ -92,7 +97,9 @@ ggml_status compute_graph(Context & context, ggml_cgraph * graph);
 
 // --- changes.cpp: what other threads change. Results are enum expert_device_result. ---
 void apply_pending(Context & context);  // with `mutex` held
-void change_soon(Context & context);    // after adding to `pending`: at once if nothing is computed
+// After adding to `pending`, and after every use of `mutex`: at once if nobody holds it, else its holder does it.
+void change_soon(Context & context);
+void publish_all(Context & context);  // with `mutex` held
 bool valid(const expert_device_policy & settings);
 int32_t set_pool(Context & context, const std::string & device, uint64_t pool_bytes, uint64_t staging_bytes);
 int32_t set_pins(Context & context, const expert_device_pin_entry * entries, int32_t n);

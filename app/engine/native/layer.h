@@ -40,13 +40,16 @@ struct Layer {
     Layer(int32_t index_, int32_t experts_) : index(index_), policy(experts_) {}
 
     int32_t index;
-    int32_t used = 0;                    // top-k
-    std::vector<ExpertTensor> tensors;   // every one met in a chain
+    int32_t used = 0;                   // top-k
+    std::vector<ExpertTensor> tensors;  // every one met in a chain
     std::vector<LayerChain> chains;
     LayerPolicy policy;
-    std::string device;                  // that its pool is on, by name
+    std::string device;  // that its pool is on, by name
     Slab slots;
-    std::array<Slab, 2> staging;         // halves, within the pool's staging buffer
+    std::array<Slab, 2> staging;          // halves, within the pool's staging buffer
+    bool unstreamable = false;            // the device cannot compute it
+    const void * first_weight = nullptr;  // of the split that begins the layer
+    uint64_t published_ns = 0;
 
     int32_t experts() const { return policy.experts(); }
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <utility>
 
 namespace expert_device {
@@ -13,6 +14,9 @@ namespace {
 
 constexpr size_t arena_alignment = 256;
 constexpr size_t first_block = 1 << 20;
+// Of the clones on one device, as far as `least_pairs_at_once` allows.
+constexpr uint64_t most_working_bytes = uint64_t{64} << 20;
+constexpr size_t least_pairs_at_once = 64;
 
 // A tensor over one expert of a slab, to copy it within the device.
 ggml_tensor * one_expert(ggml_context * context, ggml_tensor * slab, bool bias, int32_t place, uint64_t bytes) {
@@ -21,6 +25,45 @@ ggml_tensor * one_expert(ggml_context * context, ggml_tensor * slab, bool bias, 
                            : ggml_view_2d(context, slab, slab->ne[0], slab->ne[1], slab->nb[1], offset);
     ggml_backend_view_init(t);
     return t;
+}
+
+// What `allocate` gives; none when the device refuses, be it by an exception.
+template <typename Allocate> BufferPtr allocated(Allocate allocate) {
+    try {
+        return BufferPtr(allocate());
+    } catch (...) {  // backends throw types of their own
+        return nullptr;
+    }
+}
+
+// The slot of a copy that ended becomes ready, or free again; a copy that failed turns the pool off.
+void end_copy(Pool & pool, Layer & layer, const CopyJob & job) {
+    layer.policy.complete(job.slot, job.expert, job.ok && pool.usable());
+    if (!job.ok) {
+        pool.fail(EXPERT_DEVICE_DEVICE_FAILED, pool.name() + " failed while an expert was copied to it.");
+    }
+}
+
+// Copies the experts that keep a slot from the layer's slab to `next`; false when the device failed.
+bool move_experts(ggml_backend_t backend, const Layer & layer, const Slab & next,
+                  const std::vector<LayerPolicy::Move> & moves) {
+    ggml_init_params size = {2 * moves.size() * layer.tensors.size() * ggml_tensor_overhead() + ggml_tensor_overhead(),
+                             nullptr, true};
+    const ContextPtr context(ggml_init(size));
+    try {
+        for (const LayerPolicy::Move & move : moves) {
+            for (size_t i = 0; i < layer.tensors.size(); ++i) {
+                const ExpertTensor & tensor = layer.tensors[i];
+                ggml_backend_tensor_copy(
+                    one_expert(context.get(), layer.slots.tensors[i], tensor.bias, move.from, tensor.bytes),
+                    one_expert(context.get(), next.tensors[i], tensor.bias, move.to, tensor.bytes));
+            }
+        }
+        ggml_backend_synchronize(backend);
+        return true;
+    } catch (...) {  // backends throw types of their own when a device is lost
+        return false;
+    }
 }
 
 }  // namespace
@@ -67,11 +110,13 @@ void HostArena::reset() {
 
 std::unique_ptr<Pool> Pool::open(const std::string & device, int n_threads) {
     ggml_backend_dev_t dev = ggml_backend_dev_by_name(device.c_str());
-    BackendPtr backend(dev == nullptr ? nullptr : ggml_backend_dev_init(dev, nullptr));
+    // An accelerator computes in main memory, as this very device does.
+    const bool none = dev == nullptr || ggml_backend_dev_type(dev) == GGML_BACKEND_DEVICE_TYPE_ACCEL;
+    BackendPtr backend(none ? nullptr : ggml_backend_dev_init(dev, nullptr));
     if (!backend) {
         return nullptr;
     }
-    if (ggml_backend_dev_type(dev) == GGML_BACKEND_DEVICE_TYPE_CPU) {
+    if (ggml_backend_dev_type(dev) == GGML_BACKEND_DEVICE_TYPE_CPU) {  // computes on the same threads, in turn
         auto set = reinterpret_cast<ggml_backend_set_n_threads_t>(
             ggml_backend_reg_get_proc_address(ggml_backend_dev_backend_reg(dev), "ggml_backend_set_n_threads"));
         if (set != nullptr) {
@@ -82,7 +127,8 @@ std::unique_ptr<Pool> Pool::open(const std::string & device, int n_threads) {
 }
 
 Pool::Pool(std::string device, ggml_backend_dev_t dev, BackendPtr backend)
-    : name_(std::move(device)), dev_(dev), backend_(std::move(backend)), clones(type()), arena(dev), stream_arena(dev) {}
+    : name_(std::move(device)), dev_(dev), backend_(std::move(backend)), clones(type()), arena(dev), stream_arena(dev) {
+}
 
 ggml_backend_buffer_type_t Pool::type() const {
     return ggml_backend_get_default_buffer_type(backend_.get());
@@ -100,8 +146,9 @@ Slab Pool::make_tensors(const Layer & layer, int32_t n) const {
     ggml_init_params size = {(layer.tensors.size() + 1) * ggml_tensor_overhead(), nullptr, true};
     slab.context.reset(ggml_init(size));
     for (const ExpertTensor & tensor : layer.tensors) {
-        slab.tensors.push_back(tensor.bias ? ggml_new_tensor_2d(slab.context.get(), tensor.type, tensor.ne0, n)
-                                           : ggml_new_tensor_3d(slab.context.get(), tensor.type, tensor.ne0, tensor.ne1, n));
+        slab.tensors.push_back(tensor.bias
+                                   ? ggml_new_tensor_2d(slab.context.get(), tensor.type, tensor.ne0, n)
+                                   : ggml_new_tensor_3d(slab.context.get(), tensor.type, tensor.ne0, tensor.ne1, n));
     }
     return slab;
 }
@@ -110,11 +157,18 @@ uint64_t Pool::slab_bytes(const Layer & layer, int32_t n) const {
     if (n == 0) {
         return 0;
     }
-    const Slab slab = make_tensors(layer, n);
     const size_t alignment = ggml_backend_buft_get_alignment(type());
     uint64_t sum = 0;
-    for (const ggml_tensor * tensor : slab.tensors) {
-        sum += GGML_PAD(ggml_backend_buft_get_alloc_size(type(), tensor), alignment);
+    for (const ExpertTensor & tensor : layer.tensors) {  // asked thousands of times: without a ggml context
+        ggml_tensor shape = {};
+        shape.type = tensor.type;
+        const int64_t ne[] = {tensor.ne0, tensor.bias ? n : tensor.ne1, tensor.bias ? 1 : n, 1};
+        std::copy(std::begin(ne), std::end(ne), shape.ne);
+        shape.nb[0] = ggml_type_size(tensor.type);
+        shape.nb[1] = ggml_row_size(tensor.type, tensor.ne0);
+        shape.nb[2] = shape.nb[1] * static_cast<size_t>(ne[1]);
+        shape.nb[3] = shape.nb[2] * static_cast<size_t>(ne[2]);
+        sum += GGML_PAD(ggml_backend_buft_get_alloc_size(type(), &shape), alignment);
     }
     return sum;
 }
@@ -171,10 +225,13 @@ const char * Pool::unsupported_op(const Layer & layer, const Slab & slab) const 
 }
 
 bool Pool::resize(Layer & layer, int32_t slots, const expert_device_policy & settings) {
-    std::vector<CopyJob> withdrawn;
-    copier.withdraw(layer.index, withdrawn);
-    for (const CopyJob & job : withdrawn) {
+    std::vector<CopyJob> dropped, ended;
+    copier.withdraw(layer.index, dropped, ended);
+    for (const CopyJob & job : dropped) {
         layer.policy.complete(job.slot, job.expert, false);
+    }
+    for (const CopyJob & job : ended) {
+        end_copy(*this, layer, job);
     }
     if (slots == layer.policy.slots()) {
         return true;
@@ -184,31 +241,27 @@ bool Pool::resize(Layer & layer, int32_t slots, const expert_device_policy & set
     bool given = true;
     if (slots > 0) {
         next = make_tensors(layer, slots);
-        next.buffer.reset(ggml_backend_alloc_ctx_tensors_from_buft(next.context.get(), type()));
+        next.buffer = allocated([&] { return ggml_backend_alloc_ctx_tensors_from_buft(next.context.get(), type()); });
         given = next.buffer != nullptr;
         if (given) {
             ggml_backend_buffer_set_usage(next.buffer.get(), GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
+            // Kernels read a little past an expert's last row and multiply it by zero: it must not be a NaN.
+            ggml_backend_buffer_clear(next.buffer.get(), 0);
             if (const char * op = unsupported_op(layer, next)) {
                 fail(EXPERT_DEVICE_UNSUPPORTED, name_ + " cannot compute " + op + ", which this model's experts need.");
                 given = false;
             }
         } else {
-            fail(EXPERT_DEVICE_NO_MEMORY, name_ + " refused memory for " + std::to_string(slots) + " experts of layer " +
-                                              std::to_string(layer.index) + ".");
+            fail(EXPERT_DEVICE_NO_MEMORY, name_ + " refused memory for " + std::to_string(slots) +
+                                              " experts of layer " + std::to_string(layer.index) + ".");
         }
     }
     layer.policy.resize(settings, given ? slots : 0, moves);
-    if (given && slots > 0 && !moves.empty()) {
-        ggml_init_params size = {2 * moves.size() * layer.tensors.size() * ggml_tensor_overhead() + ggml_tensor_overhead(), nullptr, true};
-        const ContextPtr context(ggml_init(size));
-        for (const LayerPolicy::Move & move : moves) {
-            for (size_t i = 0; i < layer.tensors.size(); ++i) {
-                const ExpertTensor & tensor = layer.tensors[i];
-                ggml_backend_tensor_copy(one_expert(context.get(), layer.slots.tensors[i], tensor.bias, move.from, tensor.bytes),
-                                         one_expert(context.get(), next.tensors[i], tensor.bias, move.to, tensor.bytes));
-            }
-        }
-        ggml_backend_synchronize(backend_.get());
+    if (given && slots > 0 && !moves.empty() && !move_experts(backend_.get(), layer, next, moves)) {
+        fail(EXPERT_DEVICE_DEVICE_FAILED, name_ + " failed while experts were moved on it.");
+        std::vector<LayerPolicy::Move> none;
+        layer.policy.resize(settings, 0, none);  // its table tells of slots that were never filled
+        given = false;
     }
     clones.clear();  // they point into the old slab
     layer.slots = given ? std::move(next) : Slab{};
@@ -229,11 +282,12 @@ bool Pool::resize_staging(uint64_t bytes, const Layers & layers) {
     if (bytes == 0) {
         return true;
     }
-    staging_.reset(ggml_backend_buft_alloc_buffer(type(), bytes));
+    staging_ = allocated([&] { return ggml_backend_buft_alloc_buffer(type(), bytes); });
     if (!staging_) {
         fail(EXPERT_DEVICE_NO_MEMORY, name_ + " refused memory for the staging area.");
     } else {
         ggml_backend_buffer_set_usage(staging_.get(), GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
+        ggml_backend_buffer_clear(staging_.get(), 0);
     }
     return staging_ != nullptr;
 }
@@ -243,6 +297,9 @@ size_t Pool::staging_bytes() const {
 }
 
 int32_t Pool::prepare_staging(Layer & layer) {
+    if (layer.unstreamable || staging_bytes() == 0) {
+        return 0;
+    }
     if (!layer.staging[0].tensors.empty()) {
         return static_cast<int32_t>(layer.tensors.front().bias ? layer.staging[0].tensors.front()->ne[1]
                                                                : layer.staging[0].tensors.front()->ne[2]);
@@ -266,12 +323,62 @@ int32_t Pool::prepare_staging(Layer & layer) {
         }
         layer.staging[side] = std::move(slab);
     }
+    if (const char * op = unsupported_op(layer, layer.staging[0])) {
+        fail(EXPERT_DEVICE_UNSUPPORTED, name_ + " cannot compute " + op + ", which this model's experts need.");
+        layer.staging = {};
+        layer.unstreamable = true;
+        return 0;
+    }
     return n;
+}
+
+bool Pool::reserve_working(const Layers & layers) {
+    uint64_t most_a_pair = 1;
+    for (const auto & [index, layer] : layers) {
+        for (const LayerChain & part : layer->chains) {
+            uint64_t a_pair = 0;
+            for (const ChainNode & node : part.chain.nodes) {
+                a_pair += is_view_op(node.op) ? 0 : ggml_row_size(node.type, node.ne0);
+            }
+            for (const ChainInput & input : part.chain.inputs) {
+                a_pair += ggml_row_size(input.type, input.ne0);
+            }
+            most_a_pair = std::max(most_a_pair, a_pair);
+        }
+    }
+    pairs_at_once_ = std::clamp<size_t>(most_working_bytes / most_a_pair, least_pairs_at_once, most_pairs_at_once);
+    for (const auto & [index, layer] : layers) {
+        if (layer->device != name_) {
+            continue;
+        }
+        const Slab & slab = layer->policy.slots() > 0 || prepare_staging(*layer) == 0 ? layer->slots : layer->staging[0];
+        for (const LayerChain & part : layer->chains) {
+            std::vector<ggml_tensor *> weights;
+            for (const size_t index_of : part.tensors) {
+                if (index_of < slab.tensors.size()) {
+                    weights.push_back(slab.tensors[index_of]);
+                }
+            }
+            if (weights.size() != part.tensors.size()) {
+                continue;  // no slots here, nothing to compute
+            }
+            const auto n = static_cast<int64_t>(pairs_at_once_);
+            const int64_t whole_tokens = std::max<int64_t>(n / part.chain.top_k, 1);
+            if (!clones.reserve(part.chain, weights, {1, n, false, false, false}) ||
+                (part.chain.only_tail_leaves &&
+                 !clones.reserve(part.chain, weights, {part.chain.top_k, whole_tokens, false, true, true}))) {
+                fail(EXPERT_DEVICE_NO_MEMORY, name_ + " refused the memory to compute experts in.");
+                return false;
+            }
+        }
+    }
+    return true;
 }
 
 void Pool::copy_in(Layer & layer, const std::vector<Insert> & inserts) {
     for (const Insert & insert : inserts) {
-        copier.enqueue({layer.index, insert.expert, insert.slot, layer.pieces(layer.slots, insert.expert, insert.slot)});
+        copier.enqueue(
+            {layer.index, insert.expert, insert.slot, layer.pieces(layer.slots, insert.expert, insert.slot)});
     }
 }
 
@@ -281,10 +388,7 @@ std::vector<CopyJob> Pool::take_done(const Layers & layers) {
     for (const CopyJob & job : done) {
         const auto layer = layers.find(job.layer);
         if (layer != layers.end()) {
-            layer->second->policy.complete(job.slot, job.expert, job.ok && usable());
-        }
-        if (!job.ok) {
-            fail(EXPERT_DEVICE_DEVICE_FAILED, name_ + " failed while an expert was copied to it.");
+            end_copy(*this, *layer->second, job);
         }
     }
     return done;

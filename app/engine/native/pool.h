@@ -36,6 +36,9 @@ class HostArena {
     size_t used_ = 0;  // of the last block
 };
 
+// Pairs that are sent to a device at once: bounds its working memory, together with `most_working_bytes`.
+constexpr size_t most_pairs_at_once = 1024;
+
 struct BackendFree {
     void operator()(ggml_backend * backend) const { ggml_backend_free(backend); }
 };
@@ -43,6 +46,7 @@ using BackendPtr = std::unique_ptr<ggml_backend, BackendFree>;
 
 // What one expert's work costs, measured on this context's own tensors.
 struct Rates {
+    bool tried = false;
     bool known = false;
     double copy_ns = 0;  // one expert, host to device, while the CPU computes
     double copy_bytes = 0;
@@ -62,11 +66,14 @@ class Pool {
 
     const std::string & name() const { return name_; }
     ggml_backend_t backend() const { return backend_.get(); }
+    // A second CPU backend: what runs beside this thread's work would fight it for cores.
+    bool on_cpu() const { return ggml_backend_dev_type(dev_) == GGML_BACKEND_DEVICE_TYPE_CPU; }
     bool usable() const { return result_ != EXPERT_DEVICE_DEVICE_FAILED; }
     void fail(int32_t result, const std::string & reason);
     int32_t result() const { return result_; }
     const std::string & reason() const { return reason_; }
     void forget_failure() { result_ = EXPERT_DEVICE_OK, reason_.clear(); }
+    void remark(const std::string & reason) { reason_ = reason; }  // in use, but
 
     // Slots for each layer of this device within `bytes`: pins first, then as even as can be.
     std::map<int32_t, int32_t> allot(const Layers & layers, uint64_t bytes) const;
@@ -77,8 +84,11 @@ class Pool {
     // Experts that one half of the staging area holds of this layer; makes the tensors on first use.
     int32_t prepare_staging(Layer & layer);
     size_t staging_bytes() const;
-    // Working memory of the clones.
-    size_t working_bytes() const { return clones.bytes(); }
+
+    // Working memory for the largest parts that layers are computed in; false when the device refuses.
+    bool reserve_working(const Layers & layers);
+    // Pairs that are sent to the device at once.
+    size_t pairs_at_once() const { return pairs_at_once_; }
 
     void copy_in(Layer & layer, const std::vector<Insert> & inserts);
     // Slots whose copy has ended become ready; returns the jobs.
@@ -97,9 +107,11 @@ class Pool {
     int32_t result_ = EXPERT_DEVICE_OK;
     std::string reason_;
     BufferPtr staging_;
+    size_t pairs_at_once_ = most_pairs_at_once;
 
   public:
     uint64_t requested = 0;
+    bool out_of_memory = false;  // a clone got no working memory for this split
     Rates rates;
     CloneCache clones;
     HostArena arena;         // of the compute thread

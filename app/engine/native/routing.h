@@ -10,7 +10,7 @@ namespace expert_device {
 
 struct Pair {
     int32_t token;
-    int32_t rank;    // 0 … top_k - 1
+    int32_t rank;  // 0 … top_k - 1
     int32_t expert;
 };
 

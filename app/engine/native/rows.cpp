@@ -16,14 +16,15 @@ constexpr int64_t most_cpu_ranks = 8;
 
 const char * row_of(const ggml_tensor * input, const Pair & pair) {
     const auto rank = static_cast<size_t>(input->ne[1] > 1 ? pair.rank : 0);
-    return static_cast<const char *>(input->data) + static_cast<size_t>(pair.token) * input->nb[2] + rank * input->nb[1];
+    return static_cast<const char *>(input->data) + static_cast<size_t>(pair.token) * input->nb[2] +
+           rank * input->nb[1];
 }
 
-// The rows of one input for `pairs`, repeating the last up to `padded`.
-void gather(const ggml_tensor * input, const std::vector<Pair> & pairs, size_t padded, char * to) {
+// The rows of one input for the first `n` pairs.
+void gather(const ggml_tensor * input, const std::vector<Pair> & pairs, size_t n, char * to) {
     const size_t bytes = ggml_row_size(input->type, input->ne[0]);
-    for (size_t i = 0; i < padded; ++i) {
-        std::memcpy(to + i * bytes, row_of(input, pairs[std::min(i, pairs.size() - 1)]), bytes);
+    for (size_t i = 0; i < n; ++i) {
+        std::memcpy(to + i * bytes, row_of(input, pairs[i]), bytes);
     }
 }
 
@@ -42,7 +43,8 @@ int64_t most_of_one(const std::vector<Pair> & pairs, int32_t experts) {
     return most;
 }
 
-// The CPU's kernels have room for as many rows of one expert as the clone has tokens.
+// The CPU's kernels have room for as many rows of one expert as the clone has tokens. Nothing is padded: one row
+// more of an expert may be computed by another kernel, with other last bits.
 CloneShape cpu_shape(const Split & split, const std::vector<Pair> & pairs) {
     const auto n = static_cast<int64_t>(pairs.size());
     const int64_t most = most_of_one(pairs, split.experts);
@@ -51,16 +53,32 @@ CloneShape cpu_shape(const Split & split, const std::vector<Pair> & pairs) {
     }
     int64_t ranks = std::min(most_cpu_ranks, std::max<int64_t>(split.top_k(), 1));
     for (; ranks > 1; --ranks) {
-        const int64_t tokens = (n + ranks - 1) / ranks;
-        if (tokens >= most + (tokens * ranks - n)) {
-            return {ranks, tokens, false, false, false};
+        if (n % ranks == 0 && n / ranks >= most) {
+            return {ranks, n / ranks, false, false, false};
         }
     }
     return {1, n, false, false, false};
 }
 
-CloneShape device_shape(const Split & split, size_t n) {
-    if (n <= most_vector_pairs) {
+// CUDA's kernels for weights that are not quantised take an expert once a token.
+bool may_repeat(const Split & split, const std::vector<ggml_tensor *> & weights, const std::vector<int32_t> & places) {
+    const auto & nodes = split.chain.nodes;
+    const bool quantised = std::all_of(nodes.begin(), nodes.end(), [&](const ChainNode & node) {
+        return node.op != GGML_OP_MUL_MAT_ID ||
+               ggml_is_quantized(weights[static_cast<size_t>(node.src[0].index)]->type);
+    });
+    if (quantised) {
+        return true;
+    }
+    std::vector<int32_t> sorted = places;
+    std::sort(sorted.begin(), sorted.end());
+    return std::adjacent_find(sorted.begin(), sorted.end()) == sorted.end();
+}
+
+CloneShape device_shape(const Split & split, const std::vector<ggml_tensor *> & weights,
+                        const std::vector<int32_t> & places) {
+    const size_t n = places.size();
+    if (n <= most_vector_pairs && may_repeat(split, weights, places)) {
         return {static_cast<int64_t>(n), 1, split.tokens() == 1, false, false};
     }
     return {1, static_cast<int64_t>(n), false, false, false};
@@ -78,14 +96,13 @@ ggml_status compute_on_cpu(Context & context, const Split & split, const std::ve
     if (clone == nullptr) {
         return GGML_STATUS_ALLOC_FAILED;
     }
-    const auto padded = static_cast<size_t>(shape.pairs());
     for (size_t i = 0; i < split.inputs.size(); ++i) {
-        gather(split.inputs[i], pairs, shares_row(shape, split.chain.inputs[i]) ? 1 : padded,
+        gather(split.inputs[i], pairs, shares_row(shape, split.chain.inputs[i]) ? 1 : pairs.size(),
                static_cast<char *>(clone->inputs[i]->data));
     }
     auto * ids = static_cast<int32_t *>(clone->ids->data);
-    for (size_t i = 0; i < padded; ++i) {
-        ids[i] = pairs[std::min(i, pairs.size() - 1)].expert;
+    for (size_t i = 0; i < pairs.size(); ++i) {
+        ids[i] = pairs[i].expert;
     }
     rows.pairs = pairs;
     rows.data.clear();
@@ -97,10 +114,14 @@ ggml_status compute_on_cpu(Context & context, const Split & split, const std::ve
 
 bool launch(Pool & pool, HostArena & arena, const Split & split, const std::vector<ggml_tensor *> & weights,
             const std::vector<Pair> & pairs, const std::vector<int32_t> & places, Rows & rows) {
-    const CloneShape shape = device_shape(split, pairs.size());
+    if (weights.empty()) {
+        return false;
+    }
+    const CloneShape shape = device_shape(split, weights, places);
     try {
         Clone * clone = pool.clones.get(split.chain, weights, shape);
         if (clone == nullptr) {
+            pool.out_of_memory = true;
             return false;
         }
         for (size_t i = 0; i < split.inputs.size(); ++i) {

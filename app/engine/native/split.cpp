@@ -42,7 +42,9 @@ class Reader {
             split_.layer = layer_of(weights->name);
             split_.experts = static_cast<int32_t>(weights->ne[node->op == GGML_OP_ADD_ID ? 1 : 2]);
             split_.ids = node->src[2];
-            return split_.layer >= 0 && split_.ids->buffer != nullptr && ggml_backend_buffer_is_host(split_.ids->buffer);
+            split_.first_weight = weights;
+            return split_.layer >= 0 && split_.ids->buffer != nullptr &&
+                   ggml_backend_buffer_is_host(split_.ids->buffer);
         }
         return false;
     }
@@ -88,7 +90,8 @@ class Reader {
 
     bool operand(const ggml_tensor * node, int position, Operand & made) {
         const ggml_tensor * t = node->src[position];
-        const bool weights = (node->op == GGML_OP_MUL_MAT_ID && position == 0) || (node->op == GGML_OP_ADD_ID && position == 1);
+        const bool weights =
+            (node->op == GGML_OP_MUL_MAT_ID && position == 0) || (node->op == GGML_OP_ADD_ID && position == 1);
         const bool ids = (node->op == GGML_OP_MUL_MAT_ID || node->op == GGML_OP_ADD_ID) && position == 2;
         if (weights) {
             return weight(t, made);
@@ -108,9 +111,10 @@ class Reader {
     // A view within a row of a chain's result, such as the halves of a fused gate_up.
     static bool cuts_rows(const ggml_tensor * view) {
         const ggml_tensor * of = view->src[0];
-        return view->op == GGML_OP_VIEW ? view->nb[1] == of->nb[1] && view->nb[2] == of->nb[2] &&
-                                              view->view_offs - of->view_offs + ggml_row_size(view->type, view->ne[0]) <= of->nb[1]
-                                        : view->ne[0] == of->ne[0];
+        return view->op == GGML_OP_VIEW
+                   ? view->nb[1] == of->nb[1] && view->nb[2] == of->nb[2] &&
+                         view->view_offs - of->view_offs + ggml_row_size(view->type, view->ne[0]) <= of->nb[1]
+                   : view->ne[0] == of->ne[0];
     }
 
     bool read_nodes() {
@@ -237,7 +241,8 @@ class Reader {
             bool outside = read_outside(node);
             for (int v = 0; v < graph_->n_nodes && !outside; ++v) {  // also through a view that is no chain node
                 const ggml_tensor * view = graph_->nodes[v];
-                outside = is_view(view) && view->src[0] == node && index_in(node_tensors_, view) < 0 && read_outside(view);
+                outside =
+                    is_view(view) && view->src[0] == node && index_in(node_tensors_, view) < 0 && read_outside(view);
             }
             if (outside && is_view(node)) {
                 return false;  // a view's rows would have to be written through what it views
@@ -285,6 +290,7 @@ void Split::clear() {
     layer = -1;
     experts = 0;
     ids = nullptr;
+    first_weight = nullptr;
     weights.clear();
     inputs.clear();
     outputs.clear();

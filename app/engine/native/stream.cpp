@@ -3,7 +3,7 @@
 #include "expert_device.h"
 
 #include <algorithm>
-#include <limits>
+#include <optional>
 
 namespace expert_device {
 
@@ -75,9 +75,22 @@ void list_items(const Context & context, const Layer & layer, std::vector<Item> 
     }
 }
 
+// What follows the last expert may be read and multiplied by zero: bytes of another layer could be a NaN there.
+void clear_next(const Layer & layer, const Slab & half, int32_t place, size_t room) {
+    constexpr size_t most_read_past = 512;
+    for (size_t i = 0; static_cast<size_t>(place) < room && i < layer.tensors.size(); ++i) {
+        const ExpertTensor & tensor = layer.tensors[i];
+        if (ggml_is_quantized(tensor.type)) {
+            const size_t at = static_cast<size_t>(place) * tensor.bytes;
+            ggml_backend_tensor_memset(half.tensors[i], 0, at, std::min<size_t>(tensor.bytes, most_read_past));
+        }
+    }
+}
+
 // Every expert's bytes must be readable in the file's layout to be copied at all.
 bool readable(const Layer & layer) {
-    return std::all_of(layer.tensors.begin(), layer.tensors.end(), [](const ExpertTensor & tensor) { return tensor.data != nullptr; });
+    return std::all_of(layer.tensors.begin(), layer.tensors.end(),
+                       [](const ExpertTensor & tensor) { return tensor.data != nullptr; });
 }
 
 }  // namespace
@@ -88,8 +101,8 @@ void divide(Context & context, Layer & layer, Pool & pool, int32_t phase, Divisi
     enum : uint8_t { cpu, slot, streamed };
     list_items(context, layer, items);
     const Rates & rates = pool.rates;
-    const bool can_stream = context.settings.stream != EXPERT_DEVICE_STREAM_OFF && pool.staging_bytes() > 0 && readable(layer) &&
-                            pool.prepare_staging(layer) > 0;
+    const bool can_stream = context.settings.stream != EXPERT_DEVICE_STREAM_OFF && pool.staging_bytes() > 0 &&
+                            readable(layer) && pool.prepare_staging(layer) > 0;
     side.assign(static_cast<size_t>(layer.experts()), cpu);
     if (can_stream && context.settings.stream == EXPERT_DEVICE_STREAM_AUTO && rates.known) {
         const bool anew = phase != EXPERT_DEVICE_DECODE && context.split->tokens() >= least_tokens_divided;
@@ -125,7 +138,8 @@ void divide(Context & context, Layer & layer, Pool & pool, int32_t phase, Divisi
         const uint8_t where = side[static_cast<size_t>(pair.expert)];
         (where == slot ? out.resident : where == streamed ? out.streamed : out.on_cpu).push_back(pair);
     }
-    std::stable_sort(out.streamed.begin(), out.streamed.end(), [](const Pair & a, const Pair & b) { return a.expert < b.expert; });
+    std::stable_sort(out.streamed.begin(), out.streamed.end(),
+                     [](const Pair & a, const Pair & b) { return a.expert < b.expert; });
 }
 
 bool stream(Pool & pool, Layer & layer, const Split & split, const std::vector<Pair> & pairs, std::vector<Rows> & rows,
@@ -137,12 +151,12 @@ bool stream(Pool & pool, Layer & layer, const Split & split, const std::vector<P
     try {
         for (size_t begin = 0; begin < pairs.size(); side = 1 - side) {
             const Slab & half = layer.staging[side];
-            // The other half may still be computed from; this one no longer is, since a launch waits for the one before.
+            // The other half may still be computed from; this one no longer is: a launch waits for the one before.
             part.clear();
             places.clear();
             int32_t place = -1;
             size_t end = begin;
-            for (; end < pairs.size() && part.size() < most_pairs_at_once; ++end) {
+            for (; end < pairs.size() && part.size() < pool.pairs_at_once(); ++end) {
                 if (end == begin || pairs[end].expert != pairs[end - 1].expert) {
                     if (static_cast<size_t>(place + 1) == room) {
                         break;
@@ -157,9 +171,11 @@ bool stream(Pool & pool, Layer & layer, const Split & split, const std::vector<P
                 places.push_back(place);
             }
             begin = end;
+            clear_next(layer, half, place + 1, room);
             ggml_backend_synchronize(pool.backend());
             rows.emplace_back();
-            if (!launch(pool, pool.stream_arena, split, layer.in_order(half, split.weights), part, places, rows.back())) {
+            if (!launch(pool, pool.stream_arena, split, layer.in_order(half, split.weights), part, places,
+                        rows.back())) {
                 return false;
             }
         }
@@ -172,59 +188,73 @@ bool stream(Pool & pool, Layer & layer, const Split & split, const std::vector<P
 void measure_rates(Context & context, Layer & layer, Pool & pool) {
     Rates & rates = pool.rates;
     const Split & split = *context.split;
-    if (!readable(layer) || pool.prepare_staging(layer) == 0 || layer.in_order(layer.staging[0], split.weights).empty()) {
+    const int32_t n =
+        readable(layer) ? std::min({experts_measured, layer.experts() / 2, pool.prepare_staging(layer)}) : 0;
+    if (n == 0 || layer.in_order(layer.staging[0], split.weights).empty()) {
         return;  // this layer cannot be streamed; another may be
     }
-    const int32_t n = std::min({experts_measured, layer.experts(), pool.prepare_staging(layer)});
-    std::vector<Pair> one_each, many;
+    rates.tried = true;
+    // Each is run twice, with other experts: the first touches buffers and compiles shaders, and what it read is
+    // in the processor's cache afterwards.
+    std::vector<Pair> one_each[2], many(rows_measured, Pair{0, 0, 0});
     std::vector<int32_t> places, first_place(rows_measured, 0);
-    for (int32_t expert = 0; expert < n; ++expert) {
-        one_each.push_back({0, 0, expert});
-        places.push_back(expert);
-    }
-    for (int32_t row = 0; row < rows_measured; ++row) {
-        many.push_back({0, 0, 0});
+    for (int32_t i = 0; i < n; ++i) {
+        one_each[0].push_back({0, 0, i});
+        one_each[1].push_back({0, 0, n + i});
+        places.push_back(i);
     }
     uint64_t copying = 0;
-    bool ok = true;
-    pool.copier.start_task([&] {
-        for (const int32_t expert : places) {
-            ok = ok && copy_pieces(layer.pieces(layer.staging[0], expert, expert));
+    bool copied = true, ok = true;
+    const auto copy_all = [&] {
+        for (const Slab & half : layer.staging) {
+            const uint64_t begin = now_ns();
+            for (const int32_t expert : places) {
+                copied = copied && copy_pieces(layer.pieces(half, expert, expert));
+            }
+            copying = now_ns() - begin;
         }
+    };
+    const auto on_cpu = [&](const std::vector<Pair> & pairs) {
         const uint64_t begin = now_ns();
-        for (const int32_t expert : places) {
-            ok = ok && copy_pieces(layer.pieces(layer.staging[1], expert, expert));
-        }
-        copying = now_ns() - begin;
-    });
-    // The second of two runs counts: the first touches the memory, compiles shaders, grows buffers.
-    const auto timed = [&](const std::vector<Pair> & pairs, const std::vector<int32_t> * on_device) {
+        Rows rows;
+        ok = compute_on_cpu(context, split, pairs, rows) == GGML_STATUS_SUCCESS && ok;
+        return static_cast<double>(now_ns() - begin);
+    };
+    const auto on_device = [&](const std::vector<Pair> & pairs, const std::vector<int32_t> & at) {
         uint64_t took = 0;
         for (int run = 0; run < 2 && ok; ++run) {
             const uint64_t begin = now_ns();
             Rows rows;
-            if (on_device == nullptr) {
-                ok = compute_on_cpu(context, split, pairs, rows) == GGML_STATUS_SUCCESS;
-            } else {
+            try {
                 pool.arena.reset();
-                ok = launch(pool, pool.arena, split, layer.in_order(layer.staging[0], split.weights), pairs, *on_device, rows);
-                try {
-                    ggml_backend_synchronize(pool.backend());
-                } catch (...) {  // as in `launch`
-                    ok = false;
-                }
+                ok = launch(pool, pool.arena, split, layer.in_order(layer.staging[0], split.weights), pairs, at, rows);
+                ggml_backend_synchronize(pool.backend());
+            } catch (...) {  // as in `launch`
+                ok = false;
             }
             took = now_ns() - begin;
         }
         return static_cast<double>(took);
     };
-    const double cpu_each = timed(one_each, nullptr);
-    pool.copier.finish_task();
-    const double cpu_many = timed(many, nullptr);
-    const double gpu_each = timed(one_each, &places);
-    const double gpu_many = timed(many, &first_place);
-    if (!ok) {
-        return;  // aborted, or the device failed: the layer's own computation will tell
+    double cpu_each = 0;
+    {
+        std::optional<TaskEnd> end;
+        if (pool.on_cpu()) {
+            copy_all();
+        } else {
+            pool.copier.start_task(copy_all);
+            end.emplace(pool.copier);
+        }
+        on_cpu(one_each[0]);
+        cpu_each = on_cpu(one_each[1]);
+    }
+    on_cpu(many);
+    const double cpu_many = on_cpu(many);
+    const double gpu_each = on_device(one_each[0], places);
+    const double gpu_many = on_device(many, first_place);
+    if (!ok || !copied) {
+        pool.remark("What copying experts costs could not be measured: the processor computes those that are missing.");
+        return;
     }
     rates.copy_bytes = static_cast<double>(layer.expert_bytes());
     rates.copy_ns = static_cast<double>(copying) / n;

@@ -8,14 +8,14 @@
 #include <vector>
 
 #if defined(_WIN32)
-#    define WIN32_LEAN_AND_MEAN
-#    define NOMINMAX
-#    include <windows.h>
+#define WIN32_LEAN_AND_MEAN
+#define NOMINMAX
+#include <windows.h>
 #else
-#    include <fcntl.h>
-#    include <sys/mman.h>
-#    include <sys/stat.h>
-#    include <unistd.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 #endif
 
 namespace expert_device {
@@ -34,7 +34,8 @@ const std::vector<ggml_backend_buffer_type_t> & repack_types() {
         }
         auto get = reinterpret_cast<ggml_backend_dev_get_extra_bufts_t>(
             ggml_backend_reg_get_proc_address(ggml_backend_dev_backend_reg(cpu), "ggml_backend_dev_get_extra_bufts"));
-        for (ggml_backend_buffer_type_t * type = get ? get(cpu) : nullptr; type != nullptr && *type != nullptr; ++type) {
+        for (ggml_backend_buffer_type_t * type = get ? get(cpu) : nullptr; type != nullptr && *type != nullptr;
+             ++type) {
             found.push_back(*type);
         }
         return found;

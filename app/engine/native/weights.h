@@ -65,9 +65,9 @@ class Sources {
 struct ExpertTensor {
     const ggml_tensor * tensor = nullptr;
     ggml_type type = GGML_TYPE_F32;
-    int64_t ne0 = 0, ne1 = 0;  // of one expert; ne1 is 1 for a bias
-    bool bias = false;         // [ne0, experts] instead of [ne0, ne1, experts]
-    uint64_t bytes = 0;        // of one expert
+    int64_t ne0 = 0, ne1 = 0;     // of one expert; ne1 is 1 for a bias
+    bool bias = false;            // [ne0, experts] instead of [ne0, ne1, experts]
+    uint64_t bytes = 0;           // of one expert
     const char * data = nullptr;  // expert 0 in the file's layout; null until found
 
     const char * expert(int32_t index) const { return data + static_cast<uint64_t>(index) * bytes; }

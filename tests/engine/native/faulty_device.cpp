@@ -5,11 +5,13 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <new>
 #include <string>
+#include <thread>
 
 namespace {
 
@@ -26,6 +28,7 @@ enum Fault : int32_t {
     compute_status,  // the graph ends with GGML_STATUS_FAILED
     compute_throw,   // after the graph was computed
     wait,            // synchronizing after a graph: where drivers report a lost device
+    allocate_throw,  // a buffer, with an exception where drivers should answer that there is none
     n_faults,
 };
 
@@ -46,6 +49,8 @@ std::array<Counter, n_faults> faults;
 std::atomic<uint64_t> largest_buffer{UINT64_MAX};
 std::atomic<int32_t> buffers_alive{0};
 std::atomic<int32_t> refused_op{GGML_OP_COUNT};
+
+std::atomic<int64_t> copy_microseconds{0};
 
 constexpr size_t alignment = 128;  // other than the CPU's
 
@@ -72,7 +77,11 @@ void buffer_memset(ggml_backend_buffer_t, ggml_tensor * tensor, uint8_t value, s
 }
 
 void buffer_set(ggml_backend_buffer_t buffer, ggml_tensor * tensor, const void * data, size_t offset, size_t size) {
-    if (due(buffer->usage == GGML_BACKEND_BUFFER_USAGE_WEIGHTS ? copy : upload)) {
+    const bool into_weights = buffer->usage == GGML_BACKEND_BUFFER_USAGE_WEIGHTS;
+    if (into_weights) {
+        std::this_thread::sleep_for(std::chrono::microseconds(copy_microseconds.load()));
+    }
+    if (due(into_weights ? copy : upload)) {
         throw DeviceLost();
     }
     std::memcpy(static_cast<char *>(tensor->data) + offset, data, size);
@@ -107,6 +116,9 @@ const char * type_name(ggml_backend_buffer_type_t) {
 }
 
 ggml_backend_buffer_t type_alloc(ggml_backend_buffer_type_t type, size_t size) {
+    if (due(allocate_throw)) {
+        throw DeviceLost();
+    }
     if (due(allocate) || size > largest_buffer.load()) {
         return nullptr;
     }
@@ -295,6 +307,11 @@ int32_t faulty_failed(int32_t fault) {
 // Buffers of more bytes are refused.
 void faulty_refuse_above(uint64_t bytes) {
     largest_buffer = bytes;
+}
+
+// A slow bus: each copy into weights takes so long.
+void faulty_slow_copies(int64_t microseconds) {
+    copy_microseconds = microseconds;
 }
 
 // Buffers that were given and not taken back.

@@ -1,0 +1,252 @@
+"""Devices that refuse, fail or throw: a typed reason, the processor goes on at once, never a wrong number."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+from decode_logits import Job
+from decoding import decode, run_child
+from faulty_decoding import ARMED, BATCHES, CHURNS, Case, Told
+from native_build import faulty_device
+from tiny_shapes import mixtral
+
+from app.engine.cache import Result
+
+PROGRAM = Path(__file__).parent / "faulty_decoding.py"
+
+PATHS = {
+    "some experts in the pool": {"pool": 0.5},
+    "all experts in the pool": {"pool": 1.0, "pinned": True},
+    "experts streamed": {"pool": 0.0, "staging": 2, "stream": "always"},
+    "experts streamed beside a pool": {"pool": 0.3, "staging": 2, "stream": "always"},
+}
+# What can go wrong while a layer is computed, and how manieth such call of the batch it is.
+COMPUTING = (
+    ("upload", 2),
+    ("download", 1),
+    ("download", 2),
+    ("compute_status", 1),
+    ("compute_status", 3),
+    ("compute_throw", 1),
+    ("compute_throw", 3),
+    ("wait", 1),
+)
+WHILE_DECODING = [
+    Case(name=f"{fault} {nth}, {path}", fault=fault, nth=nth, **options)
+    for path, options in PATHS.items()
+    for fault, nth in COMPUTING
+]
+# The allocation after those of the three layers' slots.
+WORKING_MEMORY = [Case(name="working memory", fault="allocate", nth=4, armed="pool", pool=0.5)]
+COPYING = [
+    Case(name="copy 2", fault="copy", nth=2, pool=0.3),
+    Case(name="copy 4", fault="copy", nth=4, pool=0.3),
+    Case(name="copy 2, streamed", fault="copy", nth=2, **PATHS["experts streamed"]),
+]
+FILLING = [Case(name="copy while the pool is filled", fault="copy", nth=5, armed="pool", pool=1.0, pinned=True)]
+MEASURING = [
+    Case(name=f"{fault} while measuring", fault=fault, armed="pool", nth=nth, pool=0.3, staging=4, stream="auto")
+    for fault, nth in (("compute_throw", 1), ("copy", 2), ("wait", 1), ("compute_status", 2))
+]
+MOVING = [
+    Case(name=f"{fault} while moving", fault=fault, armed="resize", nth=2, pool=1.0, pinned=True, resized=0.5)
+    for fault in ("copy", "download")
+]
+REFUSED = [
+    Case(name="too large, later smaller", pool=1.0, refuse_above=0.5, armed="resize", resized=0.4),
+    Case(name="second allocation", fault="allocate", nth=2, armed="pool", pool=0.5),
+    Case(name="growing", pool=0.3, fault="allocate", nth=1, armed="resize", resized=0.9),
+    Case(name="staging area", fault="allocate", nth=4, armed="pool", pool=0.5, staging=2, stream="always"),
+]
+THROWN = [
+    Case(name=f"allocation {nth} throws", fault="allocate_throw", nth=nth, armed="pool", pool=0.5, staging=2)
+    for nth in (1, 2, 4)
+]
+UNSUPPORTED = [Case(name="no MUL_MAT_ID", refuse_op="MUL_MAT_ID", pool=1.0)]
+HEALTHY = [Case(name=f"healthy, {path}", **options) for path, options in PATHS.items()]
+FAILING = [*WHILE_DECODING, *COPYING]
+CASES = [*HEALTHY, *FAILING, *WORKING_MEMORY, *FILLING, *MEASURING, *MOVING, *REFUSED, *THROWN, *UNSUPPORTED]
+BATCHES_BEFORE = {case.name: case.batch for case in CASES}
+
+
+@pytest.fixture(scope="module")
+def faulty_library(tmp_path_factory) -> Path:
+    return faulty_device(tmp_path_factory.mktemp("faulty"))
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("mixtral") / "model.gguf"
+    mixtral(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def stock(model, tmp_path_factory) -> np.ndarray:
+    """Logits without the device."""
+    return decode(tmp_path_factory.mktemp("stock"), Job(batches=BATCHES), model)["model"].logits["stock"]
+
+
+class Outcomes(msgspec.Struct):
+    """What each case gave, by its name."""
+
+    logits: dict[str, np.ndarray]
+    told: dict[str, Told]
+
+
+@pytest.fixture(scope="module")
+def outcomes(faulty_library, model, tmp_path_factory) -> Outcomes:
+    folder = tmp_path_factory.mktemp("outcomes")
+    cases = msgspec.json.encode(CASES).decode()
+    out = run_child(PROGRAM, str(folder), str(faulty_library), str(model), cases)
+    with np.load(folder / "logits.npz") as stored:
+        logits = dict(stored)
+    return Outcomes(logits, msgspec.json.decode(out.splitlines()[-1], type=dict[str, Told]))
+
+
+def by_name(cases: Iterable[Case]):
+    return pytest.mark.parametrize("case", [case.name for case in cases])
+
+
+@by_name(CASES)
+def test_no_failure_changes_a_number(case, outcomes, stock):
+    np.testing.assert_array_equal(outcomes.logits[case], stock)
+
+
+@by_name(CASES)
+def test_nothing_of_a_context_stays_on_the_device(case, outcomes):
+    assert outcomes.told[case].buffers == 0
+
+
+@by_name(HEALTHY)
+def test_a_device_without_faults_is_used_all_along(case, outcomes):
+    told = outcomes.told[case]
+    assert told.failed == 0
+    assert set(told.results) == {Result.OK}
+    assert set(told.reasons) == {""}
+    used = np.array(told.hits) + np.array(told.streamed)
+    assert (used[ARMED:] > 0).all()
+    assert told.released == Result.OK
+
+
+@by_name(FAILING)
+def test_a_device_that_fails_while_decoding_is_off_from_that_batch_on(case, outcomes):
+    told = outcomes.told[case]
+    assert told.given == Result.OK
+    assert told.failed == 1
+    results = np.array(told.results[1:])
+    first = int((results != Result.OK).argmax())
+    assert BATCHES_BEFORE[case] <= first < len(BATCHES) - 1, "it failed, and batches came after it"
+    assert (results[:first] == Result.OK).all()
+    assert (results[first:] == Result.DEVICE_FAILED).all()
+    assert "FAULTY failed while" in told.reasons[-1]
+    assert told.hits[first + 1 :] == [0] * (len(BATCHES) - first - 1)
+    assert told.streamed[first + 1 :] == [0] * (len(BATCHES) - first - 1)
+    assert sum(told.hits[:first]) + sum(told.streamed[:first]) > 0
+
+
+@by_name(CASES)
+def test_every_pair_is_counted_once_whatever_fails(case, outcomes):
+    # Layers × top-k × tokens; of a prompt's last layer llama.cpp computes the one token whose logits are asked.
+    expected = [2 * (2 * size + (1 if size == 17 else size)) for size in BATCHES]
+    assert outcomes.told[case].pairs == expected
+
+
+@by_name(FILLING)
+def test_a_copy_that_fails_while_the_pool_is_filled_turns_it_off(case, outcomes):
+    told = outcomes.told[case]
+    assert told.failed == 1
+    assert set(told.results) == {Result.DEVICE_FAILED}
+    assert sum(told.hits) == 0
+
+
+@by_name(MEASURING)
+def test_a_device_that_fails_while_it_is_measured_is_met_once(case, outcomes):
+    assert outcomes.told[case].failed == 1
+
+
+@by_name(MOVING)
+def test_a_device_that_fails_while_experts_move_to_a_smaller_pool_is_off(case, outcomes):
+    told = outcomes.told[case]
+    assert told.failed == 1
+    assert told.resized == Result.DEVICE_FAILED
+    assert told.results[ARMED + 1] == Result.DEVICE_FAILED
+    assert "FAULTY failed while" in told.reasons[-1]
+    assert sum(told.hits[:ARMED]) > 0
+    assert sum(told.hits[ARMED:]) == 0
+
+
+def test_a_pool_that_is_too_large_is_refused_with_words_and_a_smaller_one_works_later(outcomes):
+    told = outcomes.told["too large, later smaller"]
+    assert told.given == Result.NO_MEMORY
+    assert told.results[: ARMED + 1] == [Result.NO_MEMORY] * (ARMED + 1)
+    assert told.reasons[0].startswith("FAULTY refused memory for 8 experts of layer 0")
+    assert told.slots[0] == 0
+    assert sum(told.hits[:ARMED]) == 0
+    assert told.resized == Result.OK
+    assert set(told.results[ARMED + 1 :]) == {Result.OK}
+    assert told.slots[-1] == 3 * 3
+    assert sum(told.hits[ARMED:]) > 0
+
+
+@by_name(THROWN)
+def test_an_allocation_that_throws_counts_as_refused(case, outcomes):
+    told = outcomes.told[case]
+    assert told.failed == 1
+    assert told.given == told.results[0] == Result.NO_MEMORY
+    assert "FAULTY refused memory" in told.reasons[0]
+
+
+def test_layers_that_got_their_slots_before_memory_ran_out_use_them(outcomes):
+    told = outcomes.told["second allocation"]
+    assert told.given == Result.NO_MEMORY
+    assert "layer 1" in told.reasons[0]
+    assert told.slots[0] == 4
+    assert sum(told.hits) > 0
+
+
+def test_a_pool_that_may_not_grow_says_so_and_the_other_layers_keep_theirs(outcomes):
+    told = outcomes.told["growing"]
+    assert told.given == Result.OK
+    assert told.resized == Result.NO_MEMORY
+    assert 0 < told.slots[-1] < told.slots[0]
+    assert sum(told.hits[ARMED:]) > 0
+
+
+def test_a_refused_staging_area_leaves_the_pool_in_use(outcomes):
+    told = outcomes.told["staging area"]
+    assert told.given == Result.NO_MEMORY
+    assert "staging area" in told.reasons[0]
+    assert sum(told.hits) > 0
+    assert sum(told.streamed) == 0
+
+
+def test_a_device_that_lacks_an_op_names_it(outcomes):
+    told = outcomes.told["no MUL_MAT_ID"]
+    assert told.given == Result.UNSUPPORTED
+    assert set(told.results) == {Result.UNSUPPORTED}
+    assert "MUL_MAT_ID" in told.reasons[0]
+    assert sum(told.hits) == 0
+
+
+@by_name(CASES)
+def test_a_pool_can_be_given_up_whatever_its_device_did(case, outcomes):
+    assert outcomes.told[case].released == Result.OK
+    assert outcomes.told[case].kept == 0
+
+
+def test_copies_under_way_while_a_pool_is_resized_are_never_taken_for_later_ones(outcomes, model, tmp_path):
+    stock = decode(tmp_path, Job(batches=(1,) * CHURNS), model)["model"].logits["stock"]
+    assert outcomes.logits["churned_hits"] > 0
+    np.testing.assert_array_equal(outcomes.logits["churned"], stock)
+
+
+@by_name(WORKING_MEMORY)
+def test_a_device_that_refuses_working_memory_says_so_and_is_used_when_it_gives_some(case, outcomes):
+    told = outcomes.told[case]
+    assert told.failed == 1
+    assert told.given == Result.NO_MEMORY
+    assert "FAULTY refused the memory to compute experts in" in told.reasons[0]
+    assert sum(told.hits) > 0
