@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -37,7 +38,8 @@ def run_child(program: Path, *arguments: str, timeout: float = 300) -> str:
             capture_output=True, text=True, timeout=timeout, check=False,
             env=dict(os.environ, GGML_VK_VISIBLE_DEVICES="0"),
         )  # fmt: skip
-        driver_died = on_software_gpu and done.returncode < 0 and any(fault in done.stderr for fault in _DRIVER_FAULTS)
+        heap_broken = done.returncode < 0 and any(fault in done.stderr for fault in _DRIVER_FAULTS)
+        driver_died = on_software_gpu and (heap_broken or done.returncode == -signal.SIGSEGV)
         if not driver_died or left == 0:
             break
     assert done.returncode == 0, done.stderr[-6000:]

@@ -11,26 +11,6 @@ namespace expert_device {
 
 namespace {
 
-// Ids outside 0 … experts - 1 (padding) make a split that is left to the CPU backend as it stands.
-bool read_pairs(const Split & split, std::vector<Pair> & pairs) {
-    pairs.clear();
-    const ggml_tensor * ids = split.ids;
-    const char * base = static_cast<const char *>(ids->data);
-    for (int64_t token = 0; token < ids->ne[1]; ++token) {
-        for (int64_t rank = 0; rank < ids->ne[0]; ++rank) {
-            int32_t expert = 0;
-            std::memcpy(&expert,
-                        base + static_cast<size_t>(token) * ids->nb[1] + static_cast<size_t>(rank) * ids->nb[0],
-                        sizeof expert);
-            if (expert < 0 || expert >= split.experts) {
-                return false;
-            }
-            pairs.push_back({static_cast<int32_t>(token), static_cast<int32_t>(rank), expert});
-        }
-    }
-    return true;
-}
-
 // Graphs that are remembered as read; llama.cpp keeps few alive at a time.
 constexpr size_t most_splits_known = 2048;
 

@@ -14,6 +14,10 @@ inline uint64_t now_ns() {
             .count());
 }
 
+// The (token, expert) pairs of a split, token by token. False where ids lie outside 0 … experts - 1 (padding): such a
+// split is left to the CPU backend as it stands.
+bool read_pairs(const Split & split, std::vector<Pair> & pairs);
+
 // Rows computed for some pairs: for each of the split's outputs, one row after the other in `pairs`' order.
 struct Rows {
     std::vector<Pair> pairs;

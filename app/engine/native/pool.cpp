@@ -351,7 +351,8 @@ bool Pool::reserve_working(const Layers & layers) {
         if (layer->device != name_) {
             continue;
         }
-        const Slab & slab = layer->policy.slots() > 0 || prepare_staging(*layer) == 0 ? layer->slots : layer->staging[0];
+        const Slab & slab =
+            layer->policy.slots() > 0 || prepare_staging(*layer) == 0 ? layer->slots : layer->staging[0];
         for (const LayerChain & part : layer->chains) {
             std::vector<ggml_tensor *> weights;
             for (const size_t index_of : part.tensors) {

@@ -86,6 +86,25 @@ CloneShape device_shape(const Split & split, const std::vector<ggml_tensor *> & 
 
 }  // namespace
 
+bool read_pairs(const Split & split, std::vector<Pair> & pairs) {
+    pairs.clear();
+    const ggml_tensor * ids = split.ids;
+    const char * base = static_cast<const char *>(ids->data);
+    for (int64_t token = 0; token < ids->ne[1]; ++token) {
+        for (int64_t rank = 0; rank < ids->ne[0]; ++rank) {
+            int32_t expert = 0;
+            std::memcpy(&expert,
+                        base + static_cast<size_t>(token) * ids->nb[1] + static_cast<size_t>(rank) * ids->nb[0],
+                        sizeof expert);
+            if (expert < 0 || expert >= split.experts) {
+                return false;
+            }
+            pairs.push_back({static_cast<int32_t>(token), static_cast<int32_t>(rank), expert});
+        }
+    }
+    return true;
+}
+
 ggml_status compute_on_cpu(Context & context, const Split & split, const std::vector<Pair> & pairs, Rows & rows) {
     const CloneShape shape = cpu_shape(split, pairs);
     std::vector<ggml_tensor *> weights;
