@@ -83,28 +83,24 @@ void HostArena::add_block(size_t bytes) {
         block.data = block.plain.get();
     }
     blocks_.push_back(std::move(block));
-    used_ = 0;
 }
 
 char * HostArena::take(size_t bytes) {
     bytes = GGML_PAD(bytes, arena_alignment);
-    if (blocks_.empty() || used_ + bytes > blocks_.back().size) {
+    while (current_ < blocks_.size() && used_ + bytes > blocks_[current_].size) {
+        ++current_;
+        used_ = 0;
+    }
+    if (current_ == blocks_.size()) {
         add_block(std::max(bytes, blocks_.empty() ? first_block : 2 * blocks_.back().size));
     }
-    char * at = blocks_.back().data + used_;
+    char * at = blocks_[current_].data + used_;
     used_ += bytes;
     return at;
 }
 
 void HostArena::reset() {
-    if (blocks_.size() > 1) {  // next time one block holds it all
-        size_t sum = 0;
-        for (const Block & block : blocks_) {
-            sum += block.size;
-        }
-        blocks_.clear();
-        add_block(sum);
-    }
+    current_ = 0;
     used_ = 0;
 }
 

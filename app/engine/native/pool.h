@@ -33,7 +33,8 @@ class HostArena {
 
     ggml_backend_buffer_type_t type_;
     std::vector<Block> blocks_;
-    size_t used_ = 0;  // of the last block
+    size_t current_ = 0;
+    size_t used_ = 0;  // of the current block
 };
 
 // Pairs that are sent to a device at once: bounds its working memory, together with `most_working_bytes`.

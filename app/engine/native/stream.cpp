@@ -250,8 +250,8 @@ void measure_rates(Context & context, Layer & layer, Pool & pool) {
     }
     on_cpu(many);
     const double cpu_many = on_cpu(many);
+    const double gpu_many = on_device(many, first_place);  // the larger first: the backend's own memory need not grow
     const double gpu_each = on_device(one_each[0], places);
-    const double gpu_many = on_device(many, first_place);
     if (!ok || !copied) {
         pool.remark("What copying experts costs could not be measured: the processor computes those that are missing.");
         return;
