@@ -76,6 +76,7 @@ void Copier::withdraw(int32_t layer, std::vector<CopyJob> & dropped, std::vector
     for (size_t i = before; i < dropped.size(); ++i) {
         waiting_bytes_ -= dropped[i].bytes();
     }
+    progress_.notify_all();  // who waits for this layer's copies need not any more
     progress_.wait(lock, [&] { return running_layer_ != layer; });
     take_of(layer, done_, ended);
 }
