@@ -319,7 +319,8 @@ def _letters(numbers: list[int], letters: str) -> str:
 
 
 def _works(pool: PoolStruct) -> bool:
-    return bool(pool.allocated > 0 and pool.result == Result.OK)
+    """Whether the device computes from it: also where it gave less than was asked for."""
+    return bool(pool.allocated > 0 and pool.result != Result.DEVICE_FAILED)
 
 
 def _totals(its: TotalsStruct) -> CacheTotals:

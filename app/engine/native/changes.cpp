@@ -211,6 +211,7 @@ void set_layer_device(Context & context, int32_t index, const std::string & devi
             pool->second->resize(*layer, 0, context.settings);
             layer->staging = {};
         }
+        layer->unstreamable = false;  // that was the other device's lack
         layer->device = device;
     }
     publish_all(context);

@@ -150,8 +150,12 @@ size_t CloneCache::bytes() const {
 bool CloneCache::reserve(const ChainTemplate & chain, const std::vector<ggml_tensor *> & weights,
                          const CloneShape & shape) {
     clear();  // the memory may move
-    const std::unique_ptr<Clone> made = build_clone(chain, weights, shape);
-    return made && ggml_gallocr_reserve(allocator_, made->graph);
+    try {
+        const std::unique_ptr<Clone> made = build_clone(chain, weights, shape);
+        return made && ggml_gallocr_reserve(allocator_, made->graph);
+    } catch (...) {  // backends throw types of their own when they refuse
+        return false;
+    }
 }
 
 Clone * CloneCache::get(const ChainTemplate & chain, const std::vector<ggml_tensor *> & weights,

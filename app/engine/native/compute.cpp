@@ -122,8 +122,7 @@ class SplitComputer {
             }
             part.tensors.push_back(index);
         }
-        if (layer.chains
-                .empty()) {  // with all experts in a warm-up this is more than top-k; the next batch corrects it
+        if (layer.chains.empty()) {  // more than top-k in a warm-up with all experts: the next batch corrects it
             layer.used = static_cast<int32_t>(split_.top_k());
         }
         layer.used = std::min(layer.used, static_cast<int32_t>(split_.top_k()));
