@@ -6,6 +6,7 @@ from app.advice import what_to_do
 from app.engine import protocol
 from app.engine.client import EngineClient
 from app.errors import AppError, ErrorCode
+from app.placement import cache_facts
 from app.placement.plan import Plan
 from app.units import format_bytes
 
@@ -57,7 +58,7 @@ def figures(finished: protocol.Finished) -> str:
     return " · ".join(parts)
 
 
-def cache_words(cache: protocol.CacheReport) -> str:
+def cache_words(cache: cache_facts.CacheReport) -> str:
     """What the expert cache did for an answer in one line; empty where no pool was asked for.
 
     Example: "pool 64.0 MiB: 812 of 1,440 routed experts were in it (56 %), 12.7 MiB copied".

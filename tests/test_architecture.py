@@ -19,14 +19,14 @@ ALLOWED = {
     "engine.client": {"hardware", "placement"},
     "engine.protocol": {"hardware", "placement"},
     "ui": {"model", "hardware", "placement", "engine.client", "engine.protocol", "library", "chat", "advice"},
-    "cli": {
+    "cli": {"commands", "terminal", "advice"},
+    "commands": {
         "model",
         "hardware",
         "placement",
         "engine.client",
         "engine.protocol",
         "library",
-        "chat",
         "advice",
         "terminal",
     },

@@ -10,10 +10,11 @@ import numpy as np
 from app.engine.cache import ExpertDevice, Phase, Result
 from app.engine.cache_types import LANE_LETTERS, PIN_LETTERS, RESULT_WORDS, LayerStruct, PoolStruct, TotalsStruct
 from app.engine.profiles import ProfileStore
-from app.engine.protocol import BatchFacts, CacheFacts, CacheReport, CacheTotals, LayerExperts, PoolFacts, TraceState
+from app.engine.protocol import CacheFacts, TraceState
 from app.engine.trace_writer import TraceWriter
 from app.errors import AppError, ErrorCode
 from app.model import ExpertTensor, ModelFacts
+from app.placement.cache_facts import BatchFacts, CacheReport, CacheTotals, LayerExperts, PoolFacts
 from app.placement.cache_guard import guard_pool
 from app.placement.cache_orders import check_pins, check_policy, check_pool
 from app.placement.plan import CachePolicy, ExpertPin, Plan

@@ -7,10 +7,12 @@ imports no llama.cpp and no Qt, so both sides and every test can use it.
 import msgspec
 
 from app.hardware.facts import EngineBuild, Gpu
+from app.placement.cache_facts import BatchFacts, CacheReport, CacheTotals, LayerExperts, PoolFacts
+from app.placement.calibration import Calibration
 from app.placement.plan import CachePolicy, ExpertPin, Plan
 from app.placement.report import BufferReport
 
-PROTOCOL_VERSION = 2
+PROTOCOL_VERSION = 3
 MAX_LINE_BYTES = 64 * 1024 * 1024
 
 
@@ -107,8 +109,67 @@ class SetTrace(Request, frozen=True, kw_only=True, tag="set_trace"):
     path: str
 
 
+class DryRun(Request, frozen=True, kw_only=True, tag="dry_run"):
+    """Let llama.cpp lay out what the plan says without loading it; answered by `DryRan`.
+
+    A loaded model stays loaded.
+    """
+
+    plan: Plan
+
+
+class Calibrate(Request, frozen=True, kw_only=True, tag="calibrate"):
+    """Measure what this machine does; answered by `CalibrateProgress`*, `Calibrated`. Frees a loaded model.
+
+    Attributes:
+        types: ggml's names of the weight types to measure ("q4_K").
+        threads: Thread counts of the CPU to measure.
+        devices: Engine names of the GPUs to measure.
+        disk_folder: A folder on the disk to read from; "" for none.
+        seconds: About how long it may take.
+        machine: Fingerprint of the machine, for the result.
+    """
+
+    types: tuple[str, ...]
+    threads: tuple[int, ...]
+    devices: tuple[str, ...]
+    disk_folder: str = ""
+    seconds: float = 25.0
+    machine: str = ""
+
+
+class Measure(Request, frozen=True, kw_only=True, tag="measure"):
+    """Compute prompts and decode after them, timed; answered by `MeasureProgress`*, `Measured`.
+
+    Nothing is drawn at random and no end of text stops it: the likeliest token follows. What an answer left in the
+    context is forgotten.
+
+    Attributes:
+        prompts: One for each sequence; decoded together. As plain text, at most `n_seq_max` of the plan.
+        decode_tokens: Tokens decoded after each.
+        go_on: Keep what the measurement before left in the context, and go on after it.
+    """
+
+    prompts: tuple[str, ...]
+    decode_tokens: int
+    go_on: bool = False
+
+
 AnyRequest = (
-    ListDevices | Load | Unload | Generate | Cancel | ReadRouting | SetPool | SetPins | SetPolicy | ReadCache | SetTrace
+    ListDevices
+    | Load
+    | Unload
+    | Generate
+    | Cancel
+    | ReadRouting
+    | SetPool
+    | SetPins
+    | SetPolicy
+    | ReadCache
+    | SetTrace
+    | DryRun
+    | Calibrate
+    | Measure
 )
 
 
@@ -185,24 +246,6 @@ class Token(Event, frozen=True, kw_only=True, tag="token"):
     count: int
 
 
-class CacheReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The expert cache during one answer: requested, allocated and used are three separate facts.
-
-    `hits` and `misses` count routed experts of the answer's decoding: computed from the pool, and not in it.
-    `misses` is None where nobody counts them. `streamed` of the misses were copied over and computed on the GPU.
-    `reason` says why `used` is false, or what keeps the pool from helping.
-    """
-
-    requested_bytes: int
-    allocated_bytes: int
-    used: bool
-    reason: str
-    hits: int
-    misses: int | None
-    streamed: int = 0
-    copied_bytes: int = 0
-
-
 class Finished(Event, frozen=True, kw_only=True, tag="finished"):
     """The answer is complete, cut or stopped; all figures are measured.
 
@@ -235,85 +278,6 @@ class Routing(Event, frozen=True, kw_only=True, tag="routing"):
     prompt: dict[int, tuple[int, ...]]
 
 
-class PoolFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """The pool on one device.
-
-    Attributes:
-        device: Engine name.
-        requested_bytes, allocated_bytes: What the plan or the user asked for, and what the device gave for slots.
-        staging_bytes: What the device gave for experts that are copied over for one batch.
-        slots: Experts it has room for, over all layers. resident: how many it holds now.
-        unplaced_pins: Experts pinned to the GPU that there is no slot for.
-        used: True while it computes hits. reason: why not, or what keeps it from helping; else empty.
-    """
-
-    device: str
-    requested_bytes: int
-    allocated_bytes: int
-    staging_bytes: int
-    slots: int
-    resident: int
-    unplaced_pins: int
-    used: bool
-    reason: str
-
-
-class CacheTotals(msgspec.Struct, frozen=True, kw_only=True):
-    """Sums since the load over one phase (decoding or prompts); times in seconds.
-
-    `hits` and `misses` count routed (token, expert) pairs; `streamed` of the misses were copied over.
-    `seconds` is the time in expert layers; of it `cpu_seconds` in the CPU's products, `gpu_seconds` from launch
-    to the GPU's end (overlaps the CPU's) and `wait_seconds` waiting for it with the CPU idle.
-    """
-
-    tokens: int
-    hits: int
-    misses: int
-    streamed: int
-    inserts: int
-    evictions: int
-    copied_bytes: int
-    layers: int
-    seconds: float
-    cpu_seconds: float
-    gpu_seconds: float
-    wait_seconds: float
-
-
-class BatchFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """One computed batch (one token while decoding); counts and times as in `CacheTotals`."""
-
-    index: int
-    tokens: int
-    prompt: bool
-    hits: int
-    misses: int
-    streamed: int
-    copied_bytes: int
-    seconds: float
-    cpu_seconds: float
-    gpu_seconds: float
-    wait_seconds: float
-
-
-class LayerExperts(msgspec.Struct, frozen=True, kw_only=True):
-    """The experts of one MoE layer that the expert device computes, by index.
-
-    Attributes:
-        routed: Times each was routed to while decoding, since the load.
-        heat: Decayed count of the same.
-        lanes: One letter each: g (in the pool), c (CPU), m (being copied to the pool).
-        pins: One letter each: a (automatic), g (GPU), c (CPU).
-        slots: Slots of the layer's pool.
-    """
-
-    routed: tuple[int, ...]
-    heat: tuple[float, ...]
-    lanes: str
-    pins: str
-    slots: int
-
-
 class CacheFacts(Event, frozen=True, kw_only=True, tag="cache_facts"):
     """What the expert cache is and does; all measured.
 
@@ -335,6 +299,57 @@ class TraceState(Event, frozen=True, kw_only=True, tag="trace_state"):
     path: str
     entries: int
     dropped: int
+
+
+class DryRan(Event, frozen=True, kw_only=True, tag="dry_ran"):
+    """What llama.cpp would allocate for a plan, and how long it took to find out."""
+
+    buffers: tuple[BufferReport, ...]
+    seconds: float
+
+
+class CalibrateProgress(Event, frozen=True, kw_only=True, tag="calibrate_progress"):
+    """Fraction done, 0 to 1, and what is measured now, in words."""
+
+    fraction: float
+    what: str
+
+
+class Calibrated(Event, frozen=True, kw_only=True, tag="calibrated"):
+    """What this machine was measured to do."""
+
+    calibration: Calibration
+
+
+class MeasureProgress(Event, frozen=True, kw_only=True, tag="measure_progress"):
+    """Tokens computed so far, of `total`."""
+
+    done: int
+    total: int
+
+
+class Measured(Event, frozen=True, kw_only=True, tag="measured"):
+    """One measurement; all sums are over its sequences.
+
+    Attributes:
+        prompt_tokens: Tokens of the prompts. prompt_seconds: time they took.
+        step_seconds: Time of each decoding step, in order; a step decodes one token of every sequence.
+        sequences: Sequences decoded together.
+        context_tokens: Cells in use at the end.
+        prompt_cache, decode_cache: What the expert cache did meanwhile; None where it takes no part.
+        peak_bytes: Most main memory that the engine's process had in RAM since it was started.
+        text: What the first sequence decoded, for comparing two engines.
+    """
+
+    prompt_tokens: int
+    prompt_seconds: float
+    step_seconds: tuple[float, ...]
+    sequences: int
+    context_tokens: int
+    prompt_cache: CacheTotals | None
+    decode_cache: CacheTotals | None
+    peak_bytes: int
+    text: str
 
 
 class Failed(Event, frozen=True, kw_only=True, tag="failed"):
@@ -364,6 +379,11 @@ AnyEvent = (
     | Routing
     | CacheFacts
     | TraceState
+    | DryRan
+    | CalibrateProgress
+    | Calibrated
+    | MeasureProgress
+    | Measured
     | Failed
     | LogLine
 )

@@ -13,6 +13,7 @@ from app.engine.loading import LoadedModel
 from app.engine.sampler import Sampler
 from app.engine.text import CharacterStream, Prompter, piece
 from app.errors import AppError, ErrorCode
+from app.placement import cache_facts
 from app.placement.plan import CPU_LANE
 
 # A device without an abort callback can be stopped only between batches: they are sized to take
@@ -261,11 +262,11 @@ class Session:
             cache=self._cache_report(before),
         )
 
-    def _cache_report(self, before: Sums | None) -> protocol.CacheReport:
+    def _cache_report(self, before: Sums | None) -> cache_facts.CacheReport:
         loaded = self.loaded
         if loaded.cache is not None and before is not None:
             return loaded.cache.report(before)
-        return protocol.CacheReport(
+        return cache_facts.CacheReport(
             requested_bytes=loaded.plan.pool_bytes,
             allocated_bytes=0,
             used=False,

@@ -76,6 +76,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         kv_type: Cache type of K and V, one of KV_TYPES.
         n_batch: Most tokens submitted at once. n_ubatch: most tokens computed at once.
         threads: Threads for decoding. threads_batch: threads for prompts.
+        n_seq_max: Conversations that can be decoded together; they share the context's cells.
         pool_bytes: Requested bytes of the expert pool on the attention's GPU; 0 for none.
         pool_device: Engine name of the device that holds the pool; None for the attention's GPU.
         staging_bytes: Bytes there for experts that are copied over for one batch only; 0 for none.
@@ -95,6 +96,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     n_ubatch: int = 512
     threads: int = 1
     threads_batch: int = 1
+    n_seq_max: int = 1
     pool_bytes: int = 0
     pool_device: str | None = None
     staging_bytes: int = 0

@@ -11,6 +11,7 @@ from app.engine import client, protocol
 from app.errors import AppError
 from app.hardware.facts import Machine
 from app.model.facts import ModelFacts
+from app.placement import cache_facts
 from app.placement.plan import CPU_LANE, DISK_LANE, ExpertPin, Plan
 from app.placement.planner import with_lanes
 from app.ui.engine import Engine
@@ -47,7 +48,7 @@ class ExpertCache(QObject):
         self._model = ""
         self._answering = False
         self._facts: protocol.CacheFacts | None = None
-        self._last_answer: protocol.CacheReport | None = None
+        self._last_answer: cache_facts.CacheReport | None = None
         self._read_id = 0
         self._read_experts = False
         self._since = 0
@@ -70,7 +71,7 @@ class ExpertCache(QObject):
         return self._facts
 
     @property
-    def last_answer(self) -> protocol.CacheReport | None:
+    def last_answer(self) -> cache_facts.CacheReport | None:
         """What the cache did for the last answer of the loaded model."""
         return self._last_answer
 

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Iterable
 
 from app.engine import protocol
+from app.placement import cache_facts
 from app.placement.plan import CPU_LANE, DISK_LANE, CachePolicy, ExpertPin, Plan
 
 USED = 2
@@ -77,10 +78,10 @@ class ScriptedCache:
         with self._lock:
             return self._hits, self._misses
 
-    def report(self, before: tuple[int, int]) -> protocol.CacheReport:
+    def report(self, before: tuple[int, int]) -> cache_facts.CacheReport:
         """What the cache did since `before`."""
         with self._lock:
-            return protocol.CacheReport(
+            return cache_facts.CacheReport(
                 requested_bytes=self._requested,
                 allocated_bytes=self._allocated,
                 used=self._hits > before[0],
@@ -103,14 +104,14 @@ class ScriptedCache:
         """Everything, as the real engine tells it."""
         with self._lock:
             computed = self._decoded * len(self._layers)
-            nothing = protocol.CacheTotals(
-                **dict.fromkeys(protocol.CacheTotals.__struct_fields__, 0) | dict.fromkeys(_SECONDS, 0.0)
+            nothing = cache_facts.CacheTotals(
+                **dict.fromkeys(cache_facts.CacheTotals.__struct_fields__, 0) | dict.fromkeys(_SECONDS, 0.0)
             )
             return protocol.CacheFacts(
                 id=request_id,
                 pool=self._pool(),
                 policy=self.policy,
-                decode=protocol.CacheTotals(
+                decode=cache_facts.CacheTotals(
                     tokens=self._decoded,
                     hits=self._hits,
                     misses=self._misses,
@@ -146,12 +147,12 @@ class ScriptedCache:
             return "The pool has no room for one expert a layer."
         return "" if self._decoded else "No expert was routed to since the load."
 
-    def _pool(self) -> protocol.PoolFacts | None:
+    def _pool(self) -> cache_facts.PoolFacts | None:
         if not self._device:
             return None
         pinned = [place for place, pin in self._pins.items() if pin == "gpu"]
         placed = sum(expert in self._resident.get(layer, ()) for layer, expert in pinned)
-        return protocol.PoolFacts(
+        return cache_facts.PoolFacts(
             device=self._device,
             requested_bytes=self._requested,
             allocated_bytes=self._allocated,
@@ -163,14 +164,14 @@ class ScriptedCache:
             reason=self._reason,
         )
 
-    def _layer(self, layer: int) -> protocol.LayerExperts:
+    def _layer(self, layer: int) -> cache_facts.LayerExperts:
         counts = self._counts(layer, self._decoded)
         lanes = ["c"] * self._experts
         for expert in self._resident[layer]:
             lanes[expert] = "g"
         if layer in self._coming:
             lanes[self._coming[layer]] = "m"
-        return protocol.LayerExperts(
+        return cache_facts.LayerExperts(
             routed=counts,
             heat=tuple(count * 0.4 for count in counts),
             lanes="".join(lanes),

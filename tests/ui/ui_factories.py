@@ -2,9 +2,9 @@
 
 from scripted_engine import BUILD, GIB, GPU
 
-from app.engine.protocol import LayerExperts, PoolFacts
 from app.hardware.facts import Cpu, Disk, Gpu, GpuKind, Machine, Ram
 from app.model.facts import KvBytesPerToken, KvLayer, ModelBytes, ModelFacts
+from app.placement.cache_facts import LayerExperts, PoolFacts
 
 MIB = 1024**2
 

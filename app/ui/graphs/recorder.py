@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
-from app.engine.protocol import CacheFacts, CacheTotals, Token
+from app.engine.protocol import CacheFacts, Token
 from app.errors import AppError
 from app.hardware.facts import Gpu
 from app.hardware.sampling import GpuSample, Sample, Sampler
+from app.placement.cache_facts import CacheTotals
 from app.ui.background import Background
 from app.ui.controller import ANSWERING, Controller
 from app.ui.graphs.rate import TokenRate

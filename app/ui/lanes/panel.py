@@ -6,8 +6,9 @@ from PySide6.QtCore import QSize, Qt
 from PySide6.QtGui import QKeySequence, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QBoxLayout, QHBoxLayout, QLabel, QScrollArea, QToolButton, QVBoxLayout, QWidget
 
-from app.engine.protocol import LayerExperts, Loaded
+from app.engine.protocol import Loaded
 from app.errors import AppError, ErrorCode
+from app.placement.cache_facts import LayerExperts
 from app.placement.plan import CPU_LANE, Plan
 from app.ui.controller import LOADING, Controller
 from app.ui.lanes.cache_words import why_no_experts

@@ -1,0 +1,132 @@
+"""What several commands share: kinds of arguments, the model and machine they speak of, output as JSON."""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from app.engine import protocol
+from app.engine.client import EngineClient
+from app.errors import AppError
+from app.hardware.facts import Machine
+from app.hardware.probe import probe
+from app.library import folders, models
+from app.model import ModelFacts, read_facts
+from app.placement import planner
+from app.placement.plan import KV_TYPES, POLICIES, RESIDENCIES, STREAMS, CachePolicy
+from app.units import parse_size
+
+Json = dict[str, Any]
+
+# A driver that does not answer must not hold the command for ever; the slowest seen took a few seconds.
+DEVICES_SECONDS = 60.0
+
+
+class AddCommand(Protocol):
+    """Adds a command to the parser: its name, the function that runs it, and what it is for in words."""
+
+    def __call__(self, name: str, command: Callable[[argparse.Namespace], int], words: str) -> argparse.ArgumentParser:
+        """The command's own parser, which takes `--json` already."""
+        ...
+
+
+def print_json(data: Json) -> None:
+    """Print the one JSON object of a command."""
+    sys.stdout.write(json.dumps(data) + "\n")
+
+
+def positive(text: str) -> int:
+    """A whole number above 0, as an argument."""
+    try:
+        value = int(text)
+    except ValueError:
+        value = 0
+    if value <= 0:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number above 0")
+    return value
+
+
+def size(text: str) -> int:
+    """Bytes from words such as 2GiB, as an argument."""
+    try:
+        return parse_size(text)
+    except AppError as error:
+        raise argparse.ArgumentTypeError(error.message.removesuffix(".")) from error
+
+
+def size_or_off(text: str) -> int:
+    """Bytes from words such as 2GiB, 0 from "off", as an argument."""
+    if text.lower() == "off":
+        return 0
+    try:
+        return size(text)
+    except argparse.ArgumentTypeError as error:
+        raise argparse.ArgumentTypeError(f"{error}, or 'off'") from error
+
+
+def add_model(command: argparse.ArgumentParser) -> None:
+    """Add the argument that names a model."""
+    command.add_argument("model", metavar="MODEL", help="path of a GGUF file, or 'demo'")
+
+
+def add_wishes(command: argparse.ArgumentParser) -> None:
+    """Add what a user may wish of a plan; `wishes` reads it."""
+    command.add_argument("--gpu", metavar="DEVICE", help="a device of `probe`, or 'none' for the CPU")
+    command.add_argument("--ctx", metavar="N", type=positive, help="context length in tokens")
+    command.add_argument("--kv", metavar="TYPE", choices=KV_TYPES, help=f"KV cache type: {', '.join(KV_TYPES)}")
+    command.add_argument("--threads", metavar="N", type=positive, help="threads of the CPU part")
+    defaults = CachePolicy()
+    command.add_argument(
+        "--pool", metavar="SIZE", type=size_or_off, help="GPU memory for single experts, such as 2GiB; 'off' for none"
+    )
+    command.add_argument(
+        "--policy",
+        choices=POLICIES,
+        default=defaults.kind,
+        help="which experts the pool holds: the last used, the most used, a saved profile's, or pinned ones only",
+    )
+    command.add_argument(
+        "--stream",
+        choices=STREAMS,
+        default=defaults.stream,
+        help="whether missing experts may be copied over and computed on the GPU",
+    )
+    command.add_argument(
+        "--residency", choices=RESIDENCIES, help="experts on the CPU: copied into its faster layout, or as in the file"
+    )
+
+
+def machine_of(client: EngineClient) -> Machine:
+    """This machine as the engine and the system see it now.
+
+    Raises:
+        AppError: the engine did not answer.
+    """
+    devices = client.request(protocol.ListDevices, protocol.Devices, timeout=DEVICES_SECONDS)
+    return probe(folders.models_folder(), devices.gpus, devices.build)
+
+
+def facts_of(word: str) -> ModelFacts:
+    """What the model is that the user named.
+
+    Raises:
+        AppError: there is none, or it cannot be read.
+    """
+    return read_facts(models.resolve(word))
+
+
+def wishes(parsed: argparse.Namespace) -> planner.Wishes:
+    """What the user wishes of a plan, from the arguments of `add_wishes`."""
+    gpu: str | None = "auto"
+    if parsed.gpu is not None:
+        gpu = None if parsed.gpu.lower() == "none" else parsed.gpu
+    return planner.Wishes(
+        gpu=gpu,
+        n_ctx=parsed.ctx,
+        kv_type=parsed.kv,
+        threads=parsed.threads,
+        pool_bytes=parsed.pool,
+        residency=parsed.residency,
+        policy=CachePolicy(kind=parsed.policy, stream=parsed.stream),
+    )

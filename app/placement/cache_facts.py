@@ -1,0 +1,100 @@
+"""What the expert cache is and did, as plain data; all of it measured."""
+
+import msgspec
+
+
+class CacheReport(msgspec.Struct, frozen=True, kw_only=True):
+    """The expert cache during one answer: requested, allocated and used are three separate facts.
+
+    `hits` and `misses` count routed experts of the answer's decoding: computed from the pool, and not in it.
+    `misses` is None where nobody counts them. `streamed` of the misses were copied over and computed on the GPU.
+    `reason` says why `used` is false, or what keeps the pool from helping.
+    """
+
+    requested_bytes: int
+    allocated_bytes: int
+    used: bool
+    reason: str
+    hits: int
+    misses: int | None
+    streamed: int = 0
+    copied_bytes: int = 0
+
+
+class PoolFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """The pool on one device.
+
+    Attributes:
+        device: Engine name.
+        requested_bytes, allocated_bytes: What the plan or the user asked for, and what the device gave for slots.
+        staging_bytes: What the device gave for experts that are copied over for one batch.
+        slots: Experts it has room for, over all layers. resident: how many it holds now.
+        unplaced_pins: Experts pinned to the GPU that there is no slot for.
+        used: True while it computes hits. reason: why not, or what keeps it from helping; else empty.
+    """
+
+    device: str
+    requested_bytes: int
+    allocated_bytes: int
+    staging_bytes: int
+    slots: int
+    resident: int
+    unplaced_pins: int
+    used: bool
+    reason: str
+
+
+class CacheTotals(msgspec.Struct, frozen=True, kw_only=True):
+    """Sums since the load over one phase (decoding or prompts); times in seconds.
+
+    `hits` and `misses` count routed (token, expert) pairs; `streamed` of the misses were copied over.
+    `seconds` is the time in expert layers; of it `cpu_seconds` in the CPU's products, `gpu_seconds` from launch
+    to the GPU's end (overlaps the CPU's) and `wait_seconds` waiting for it with the CPU idle.
+    """
+
+    tokens: int
+    hits: int
+    misses: int
+    streamed: int
+    inserts: int
+    evictions: int
+    copied_bytes: int
+    layers: int
+    seconds: float
+    cpu_seconds: float
+    gpu_seconds: float
+    wait_seconds: float
+
+
+class BatchFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """One computed batch (one token while decoding); counts and times as in `CacheTotals`."""
+
+    index: int
+    tokens: int
+    prompt: bool
+    hits: int
+    misses: int
+    streamed: int
+    copied_bytes: int
+    seconds: float
+    cpu_seconds: float
+    gpu_seconds: float
+    wait_seconds: float
+
+
+class LayerExperts(msgspec.Struct, frozen=True, kw_only=True):
+    """The experts of one MoE layer that the expert device computes, by index.
+
+    Attributes:
+        routed: Times each was routed to while decoding, since the load.
+        heat: Decayed count of the same.
+        lanes: One letter each: g (in the pool), c (CPU), m (being copied to the pool).
+        pins: One letter each: a (automatic), g (GPU), c (CPU).
+        slots: Slots of the layer's pool.
+    """
+
+    routed: tuple[int, ...]
+    heat: tuple[float, ...]
+    lanes: str
+    pins: str
+    slots: int
