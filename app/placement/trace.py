@@ -8,20 +8,27 @@ within an entry, which is left out.
 """
 
 import errno
+import os
 import struct
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 
 from app.errors import AppError, ErrorCode
+from app.units import format_bytes
 
 FORMAT = "expert-lanes routing trace"
 VERSION = 1
 LOST = -1
+ENTRY = np.dtype([("token", "<u4"), ("layer", "<i2"), ("expert", "<i2"), ("weight", "<f4")])
 
-_ENTRY = struct.Struct("<Ihhf")
+_LOSS = struct.Struct("<Ihhf")
 _LONGEST_HEADER = 1 << 16
+_MOST_INDEX = 2**15 - 1
+# More than an hour of a fast model; all of it is held in memory.
+_LARGEST = 2 << 30
 
 
 class TraceHeader(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,17 +48,17 @@ class TraceHeader(msgspec.Struct, frozen=True, kw_only=True):
     experts_used: int
 
 
-class Trace(msgspec.Struct, frozen=True, kw_only=True):
+class Trace(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """A recorded routing.
 
     Attributes:
         header: What it was recorded of.
-        entries: (token, layer, expert, weight) in the order recorded; NaN for an unknown weight.
+        entries: One-dimensional, of dtype ENTRY, in the order recorded; every expert is one of its layer's.
         lost: Entries that were routed and could not be kept.
     """
 
     header: TraceHeader
-    entries: tuple[tuple[int, int, int, float], ...]
+    entries: npt.NDArray[np.void]
     lost: int
 
 
@@ -62,41 +69,49 @@ def encode_header(header: TraceHeader) -> bytes:
 
 def encode_loss(entries: int) -> bytes:
     """The entry that says how many were lost."""
-    return _ENTRY.pack(min(entries, 2**32 - 1), LOST, LOST, 0.0)
+    return _LOSS.pack(min(entries, 2**32 - 1), LOST, LOST, 0.0)
 
 
 def read_trace(path: Path) -> Trace:
     """Read the trace at `path`.
 
     Raises:
-        AppError: file_missing; file_unreadable, also for a file that is no trace or of a later version.
+        AppError: file_missing; file_unreadable, also for a file that is no trace, of a later version, or too large.
     """
     try:
         with path.open("rb") as file:
             header = _header(file.readline(_LONGEST_HEADER), path)
+            if os.fstat(file.fileno()).st_size > _LARGEST:
+                largest = format_bytes(_LARGEST)
+                raise AppError(ErrorCode.FILE_UNREADABLE, f"The routing trace {path} is larger than {largest}.")
             data = file.read()
     except OSError as error:
         missing = error.errno == errno.ENOENT
         code = ErrorCode.FILE_MISSING if missing else ErrorCode.FILE_UNREADABLE
         message = f"There is no file {path}." if missing else f"{path} cannot be read."
         raise AppError(code, message, str(error)) from error
-    entries = []
-    lost = 0
-    for token, layer, expert, weight in _entries(data):
-        if layer == LOST:
-            lost += token
-        elif expert in range(header.experts.get(layer, 0)):
-            entries.append((token, layer, expert, weight))
-        else:
-            raise AppError(
-                ErrorCode.FILE_UNREADABLE,
-                f"The routing trace {path} is damaged: its model has no expert {expert} in layer {layer}.",
-            )
-    return Trace(header=header, entries=tuple(entries), lost=lost)
+    entries = np.frombuffer(data, dtype=ENTRY, count=len(data) // ENTRY.itemsize)
+    gaps = entries["layer"] == LOST
+    lost = int(entries["token"][gaps].sum(dtype=np.uint64))
+    if gaps.any():
+        entries = entries[~gaps]
+    _check(entries, header, path)
+    return Trace(header=header, entries=entries, lost=lost)
 
 
-def _entries(data: bytes) -> Iterator[tuple[int, int, int, float]]:
-    yield from _ENTRY.iter_unpack(data[: len(data) // _ENTRY.size * _ENTRY.size])
+def _check(entries: npt.NDArray[np.void], header: TraceHeader, path: Path) -> None:
+    """Refuse experts and layers that the header does not know."""
+    experts = np.zeros(2**16, dtype=np.uint16)  # by layer, as an unsigned number
+    for layer, count in header.experts.items():
+        experts[layer] = count
+    # A negative expert is a large unsigned one, and a negative layer has no experts.
+    wrong = entries["expert"].view(np.uint16) >= experts[entries["layer"].view(np.uint16)]
+    if wrong.any():
+        _, layer, expert, _ = entries[int(wrong.argmax())].item()
+        raise AppError(
+            ErrorCode.FILE_UNREADABLE,
+            f"The routing trace {path} is damaged: its model has no expert {expert} in layer {layer}.",
+        )
 
 
 def _header(line: bytes, path: Path) -> TraceHeader:
@@ -109,4 +124,10 @@ def _header(line: bytes, path: Path) -> TraceHeader:
             ErrorCode.FILE_UNREADABLE,
             f"{path} is a '{header.format}' of version {header.version}; version {VERSION} of '{FORMAT}' can be read.",
         )
+    damaged = f"The routing trace {path} is damaged: it speaks of"
+    if not 1 <= header.experts_used <= _MOST_INDEX:
+        raise AppError(ErrorCode.FILE_UNREADABLE, f"{damaged} top-{header.experts_used}.")
+    for layer, count in header.experts.items():
+        if not (0 <= layer <= _MOST_INDEX and 1 <= count <= _MOST_INDEX):
+            raise AppError(ErrorCode.FILE_UNREADABLE, f"{damaged} {count:,} experts in layer {layer:,}.")
     return header

@@ -6,6 +6,7 @@ import struct
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from made_traces import header
 
 from app.errors import AppError, ErrorCode
 from app.placement.cache_replay import LayerPool, replay
@@ -42,8 +43,8 @@ def test_entries_are_read_as_they_were_written_and_a_cut_one_is_left_out(tmp_pat
     trace = read_trace(path)
     assert trace.header == HEADER
     assert trace.lost == 0
-    assert [row[:3] for row in trace.entries] == [row[:3] for row in rows]
-    for read, written in zip(trace.entries, rows, strict=True):
+    assert [row[:3] for row in trace.entries.tolist()] == [row[:3] for row in rows]
+    for read, written in zip(trace.entries.tolist(), rows, strict=True):
         assert read[3] == written[3] or (math.isnan(read[3]) and math.isnan(written[3]))
 
 
@@ -54,14 +55,14 @@ def test_entries_that_were_lost_are_counted_and_are_no_entries(tmp_path):
     path.write_bytes(encode_header(HEADER) + data)
     trace = read_trace(path)
     assert trace.lost == 1024
-    assert trace.entries == tuple(rows)
+    assert trace.entries.tolist() == rows
 
 
 def test_a_trace_can_be_replayed_as_it_is_read(tmp_path):
     path = tmp_path / "routing.trace"
     rows = [(token, 0, expert, 0.5) for token in range(6) for expert in (1, 2)]
     path.write_bytes(encode_header(HEADER) + packed(rows))
-    told = replay(read_trace(path).entries, {0: LayerPool(8, 2)}, CachePolicy(window=0))[0]
+    told = replay(read_trace(path).entries.tolist(), {0: LayerPool(8, 2)}, CachePolicy(window=0))[0]
     assert (told.hits, told.misses) == (10, 2)
 
 
@@ -75,6 +76,13 @@ def test_a_trace_can_be_replayed_as_it_is_read(tmp_path):
         (encode_header(TraceHeader(version=9, fingerprint="a", name="b", experts={}, experts_used=1)), "version 9"),
         (encode_header(HEADER) + packed([(0, 0, 8, 0.5)]), "no expert 8 in layer 0"),
         (encode_header(HEADER) + packed([(0, 1, 0, 0.5)]), "no expert 0 in layer 1"),
+        (encode_header(HEADER) + packed([(0, 0, -3, 0.5)]), "no expert -3 in layer 0"),
+        (encode_header(HEADER) + packed([(0, -7, 0, 0.5)]), "no expert 0 in layer -7"),
+        (encode_header(header(experts={0: 40_000})), "40,000 experts in layer 0"),
+        (encode_header(header(experts={0: 0})), "0 experts in layer 0"),
+        (encode_header(header(experts={-1: 8})), "8 experts in layer -1"),
+        (encode_header(header(experts={2**40: 8})), "8 experts in layer 1,099,511,627,776"),
+        (encode_header(header(experts={0: 8}, used=0)), "top-0"),
     ],
 )
 def test_what_is_no_trace_is_refused(tmp_path, data, words):
@@ -83,6 +91,16 @@ def test_what_is_no_trace_is_refused(tmp_path, data, words):
     error = refusal(path)
     assert error.code is ErrorCode.FILE_UNREADABLE
     assert words in error.message
+
+
+def test_a_file_that_is_larger_than_memory_should_hold_is_refused_unread(tmp_path):
+    path = tmp_path / "routing.trace"
+    with path.open("wb") as file:
+        file.write(encode_header(HEADER))
+        file.truncate(3 << 30)  # takes no room on the disk
+    error = refusal(path)
+    assert error.code is ErrorCode.FILE_UNREADABLE
+    assert "larger than 2.0 GiB" in error.message
 
 
 def test_a_missing_file_and_a_folder_are_told_apart(tmp_path):

@@ -12,6 +12,8 @@ size_t at(int32_t index) {
     return static_cast<size_t>(index);
 }
 
+constexpr size_t POWERS_KEPT = 512;
+
 // `factor` to the power of `exponent`, by multiplications only: std::pow may differ by a last bit between
 // C libraries, and then from the simulator.
 double power(double factor, int64_t exponent) {
@@ -71,7 +73,9 @@ float LayerPolicy::heat(int32_t expert) const {
 }
 
 double LayerPolicy::exact_heat(int32_t expert) const {
-    return heat_[at(expert)] * power(decay_, now_ - heat_at_[at(expert)]);
+    const int64_t age = now_ - heat_at_[at(expert)];
+    const bool kept = age < static_cast<int64_t>(powers_.size());
+    return heat_[at(expert)] * (kept ? powers_[static_cast<size_t>(age)] : power(decay_, age));
 }
 
 bool LayerPolicy::routed_now(int32_t expert) const {
@@ -141,6 +145,10 @@ void LayerPolicy::set_decay(double decay) {
         heat_at_[at(expert)] = now_;
     }
     decay_ = decay;
+    powers_.resize(POWERS_KEPT);
+    for (size_t exponent = 0; exponent < powers_.size(); ++exponent) {
+        powers_[exponent] = power(decay, static_cast<int64_t>(exponent));
+    }
 }
 
 void LayerPolicy::note_routing(const expert_device_policy & settings, const int32_t * routed, const float * weights,

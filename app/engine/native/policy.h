@@ -119,6 +119,7 @@ class LayerPolicy {
     std::vector<int64_t> last_routed_;   // [experts], -1 never
     std::vector<Candidate> candidates_;  // of the step that runs; kept for its memory
     double decay_ = 1.0;
+    std::vector<double> powers_;         // of `decay_`, the first ones: a search for the coldest takes many
     int64_t now_ = 0;                    // tokens stepped
     uint64_t evictions_ = 0;
 };
