@@ -1,6 +1,7 @@
 """Chat in a terminal: loads with a progress line, streams answers, shows the measured figures."""
 
 import sys
+from collections.abc import Callable
 
 from app.advice import what_to_do
 from app.engine import protocol
@@ -84,7 +85,14 @@ def cache_words(cache: cache_facts.CacheReport) -> str:
 class Conversation:
     """The messages so far and the engine that answers them."""
 
-    def __init__(self, client: EngineClient, sampling: protocol.Sampling, max_tokens: int) -> None:
+    def __init__(
+        self,
+        client: EngineClient,
+        sampling: protocol.Sampling,
+        max_tokens: int,
+        on_answer: Callable[[protocol.Finished], None] = lambda _finished: None,
+    ) -> None:
+        self._on_answer = on_answer
         self._client = client
         self._sampling = sampling
         self._max_tokens = max_tokens
@@ -109,6 +117,7 @@ class Conversation:
             self._messages.pop()
             raise
         self._messages.append(protocol.Message(role="assistant", content=finished.text))
+        self._on_answer(finished)
         if stream:
             print(f"\n[{figures(finished)}]", file=sys.stderr)
             if words := cache_words(finished.cache):

@@ -12,9 +12,10 @@ from PySide6.QtCore import QTimer
 from PySide6.QtWidgets import QApplication, QMessageBox
 
 from app.chat.store import ConversationStore
-from app.engine.protocol import Sampling
+from app.engine.protocol import Loaded, Sampling
 from app.errors import AppError, ErrorCode
 from app.library.folders import data_folder, ensure_folder, log_folder, models_folder
+from app.library.load_memory import remember
 from app.ui.background import left_behind
 from app.ui.banner import advice_for
 from app.ui.controller import Controller
@@ -23,6 +24,7 @@ from app.ui.engine import Engine
 from app.ui.garbage import UiThreadCollector
 from app.ui.main_window import APP_NAME, build_window
 from app.ui.settings import MAX_TOKENS, TEMPERATURE, THEME, Settings
+from app.ui.speed_memory import SpeedMemory
 from app.ui.theme import Theme
 
 log = logging.getLogger(__name__)
@@ -85,7 +87,14 @@ def _run_window(application: QApplication, theme: Theme, settings: Settings, con
         if key == THEME.key:
             theme.force(_forced_look(settings))
 
+    def learn(report: Loaded) -> None:
+        machine = controller.machine
+        if machine is not None:
+            controller.background.run(lambda: remember(machine, report.buffers, report.observed))
+
     settings.changed.connect(setting_changed)
+    controller.loaded.connect(learn)
+    SpeedMemory(controller)
     collector = UiThreadCollector(application)
     window = build_window(controller, theme, settings)
     window.show()

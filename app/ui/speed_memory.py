@@ -1,0 +1,32 @@
+"""Keeps how fast answers were, off the UI thread: what later predictions of speed are refitted from."""
+
+from PySide6.QtCore import QObject
+
+from app.engine.protocol import Finished, Loaded
+from app.hardware.facts import Machine
+from app.library import speed_records
+from app.ui.controller import Controller
+
+
+class SpeedMemory(QObject):
+    """Listens to the controller's loads and answers.
+
+    The machine is remembered as it was when the load ended: a later probe counts the loaded model's own
+    memory as taken.
+    """
+
+    def __init__(self, controller: Controller) -> None:
+        super().__init__(controller)
+        self._controller = controller
+        self._machine: Machine | None = None
+        controller.loaded.connect(self._loaded)
+        controller.finished.connect(self._finished)
+
+    def _loaded(self, report: Loaded) -> None:
+        # What was loaded otherwise than planned has the speed of another plan.
+        self._machine = None if report.differences else self._controller.machine
+
+    def _finished(self, finished: Finished) -> None:
+        facts, plan, machine = self._controller.loaded_facts, self._controller.loaded_plan, self._machine
+        if facts is not None and plan is not None and machine is not None:
+            self._controller.background.run(lambda: speed_records.remember(facts, machine, plan, finished))
