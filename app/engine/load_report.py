@@ -10,7 +10,7 @@ from app.placement.plan import CPU_LANE
 from app.placement.report import BufferReport
 
 _BUFFER = re.compile(
-    r"^\w+:\s+(?P<name>\S+)\s+(?P<part>model|KV|RS|output|compute) buffer size =\s*(?P<mib>[\d.]+) MiB"
+    r"^\w+:\s+(?P<name>\S+)\s+(?P<part>model|KV|RS|DSV4 \w+ state|output|compute) buffer size =\s*(?P<mib>[\d.]+) MiB"
 )
 _ASSIGNED = re.compile(r"^load_tensors: layer\s+(?P<layer>\d+) assigned to device (?P<device>\S+?),")
 _OVERRIDDEN = re.compile(
@@ -90,7 +90,7 @@ class LoadReport:
             self._expert_buffers[found["tensor"]] = found["name"]
 
     def _add_buffer(self, name: str, part: str, mib: float) -> None:
-        kind = _PARTS[part]
+        kind = _PARTS.get(part, "kv")  # what DeepSeek-V4 is about to compress is a part of its cache
         if part == "model" and (name == "EXPERTS" or name.endswith(_MAPPED_SUFFIX)):
             kind = "mapped"
         elif part == "model" and is_repacked(name):
@@ -128,6 +128,15 @@ class LoadReport:
     def lane(self, layer: int) -> str | None:
         """The device that holds the expert tensors of `layer`, or None when the log does not say."""
         return self._overridden.get(layer) or self._assigned.get(layer)
+
+    def assigned(self, layer: int) -> str | None:
+        """The device that `layer` was assigned to, or None when the log does not say."""
+        return self._assigned.get(layer)
+
+    @property
+    def output_device(self) -> str | None:
+        """The device of what follows the last layer, which llama.cpp counts as one layer more."""
+        return self._assigned[max(self._assigned)] if self._assigned else None
 
     def error(self, what: str) -> AppError:
         """The typed error for a load that failed; `what` says what was being done."""

@@ -1,35 +1,29 @@
 """Loads a model and its context as a plan says, and compares what was loaded with the plan."""
 
 import ctypes
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 from llama_cpp import llama_cpp as llama
 
-from app.engine.cache import ExpertDevice, Phase, Residency
+from app.engine.cache import ExpertDevice, Phase
 from app.engine.context_cache import ContextCache
-from app.engine.ggml import BufferTypeOverride, Ggml
+from app.engine.ggml import Ggml
 from app.engine.load_report import LoadReport
 from app.engine.logs import LogTap
+from app.engine.parameters import check_plan, context_parameters, model_parameters, model_path, residency_of
 from app.engine.profiles import ProfileStore
 from app.engine.protocol import Loaded
 from app.errors import AppError, ErrorCode
 from app.model import ExpertTensor, ModelFacts, read_expert_tensors, read_facts
-from app.placement import comparison, overrides
-from app.placement.cache_orders import check_pins, check_policy, check_pool, check_residency
-from app.placement.plan import CPU_LANE, KV_TYPES, Plan
+from app.placement import comparison
+from app.placement.cache_orders import check_pins
+from app.placement.plan import CPU_LANE, Plan
 from app.placement.report import BufferReport
 from app.units import format_bytes
 
-_GGML_TYPES = {"f16": 1, "q8_0": 8, "q4_0": 2}
-_LOAD_MODE_MMAP = 1
-_SPLIT_NONE, _SPLIT_LAYER = 0, 1
-_FLASH_AUTO, _FLASH_ENABLED = -1, 1
 _NO_VOCABULARY = 0
-_MOST_THREADS = 512  # ggml's own bound (GGML_MAX_N_THREADS)
-_MOST_CONTEXT = 2**31 - 1
 
 
 class LoadedModel:
@@ -96,7 +90,7 @@ def load(
         AppError: cancelled, or the reason llama.cpp's log gives: file, architecture, memory, device.
     """
     started = time.monotonic()
-    _check_plan(plan)
+    check_plan(plan)
     facts = read_facts(Path(plan.model_files[0]))
     check_pins(plan.pins, dict.fromkeys(facts.moe_layers, facts.expert_count))
     loaded = LoadedModel(plan, facts, device)
@@ -111,12 +105,11 @@ def load(
     tap.on_line = lambda _level, line: report.feed(line)
     try:
         if device is not None:
-            device.set_residency(Residency.REPACKED if plan.residency == "repacked" else Residency.MAPPED)
-        model_parameters = _model_parameters(plan, ggml, loaded)
+            device.set_residency(residency_of(plan))
+        parameters = model_parameters(plan, ggml, loaded.keep_alive)
         callback = llama.llama_progress_callback(progress)
-        model_parameters.progress_callback = callback
-        path = os.fsencode(plan.model_files[0]) if os.name != "nt" else plan.model_files[0].encode()
-        loaded.model = llama.llama_model_load_from_file(path, model_parameters)
+        parameters.progress_callback = callback
+        loaded.model = llama.llama_model_load_from_file(model_path(plan), parameters)
         if loaded.model is None:
             if cancelled:
                 raise AppError(ErrorCode.CANCELLED, "Loading was cancelled.")
@@ -146,77 +139,8 @@ def load(
     return loaded
 
 
-def _check_plan(plan: Plan) -> None:
-    """Refuse values llama.cpp would abort on; the planner makes none of them.
-
-    Raises:
-        AppError: bad_usage, naming the value.
-    """
-    faults = {
-        "no model file": not plan.model_files,
-        f"a context of {plan.n_ctx}": not 1 <= plan.n_ctx <= _MOST_CONTEXT,
-        f"batches of {plan.n_ubatch} in {plan.n_batch}": not 1 <= plan.n_ubatch <= plan.n_batch <= _MOST_CONTEXT,
-        f"the KV type {plan.kv_type}": plan.kv_type not in KV_TYPES,
-        f"{plan.threads} and {plan.threads_batch} threads": not (
-            1 <= plan.threads <= _MOST_THREADS and 1 <= plan.threads_batch <= _MOST_THREADS
-        ),
-    }
-    for what, wrong in faults.items():
-        if wrong:
-            raise AppError(ErrorCode.BAD_USAGE, f"The plan cannot be loaded: it asks for {what}.")
-    check_residency(plan.residency)
-    check_policy(plan.policy)
-    check_pool(plan.pool_bytes, plan.staging_bytes)
-
-
-def _model_parameters(plan: Plan, ggml: Ggml, loaded: LoadedModel) -> llama.llama_model_params:
-    devices = {device.name: device for device in ggml.devices()}
-    arguments = overrides.load_arguments(plan)
-    missing = [name for name in arguments.devices if name not in devices]
-    if missing:
-        raise AppError(
-            ErrorCode.DEVICE_MISSING,
-            f"The device {missing[0]} is not there now; there are: {', '.join(devices) or 'none'}.",
-        )
-    parameters = llama.llama_model_default_params()
-    handles = [devices[name].handle for name in arguments.devices]
-    device_array = (ctypes.c_void_p * (len(handles) + 1))(*handles, None)
-    parameters.devices = ctypes.cast(device_array, ctypes.c_void_p)
-    override_array = (BufferTypeOverride * (len(arguments.overrides) + 1))()
-    for entry, (pattern, lane) in zip(override_array, arguments.overrides, strict=False):
-        entry.pattern = pattern.encode()
-        entry.buffer_type = ggml.buffer_type(devices[lane])
-    parameters.tensor_buft_overrides = ctypes.cast(override_array, ctypes.c_void_p)
-    parameters.n_gpu_layers = arguments.n_gpu_layers
-    parameters.load_mode = _LOAD_MODE_MMAP
-    # The CPU's faster layouts are copies: without room for them everything stays as it lies in the file.
-    parameters.use_extra_bufts = plan.residency == "repacked"
-    if len(handles) > 1:
-        # Further GPUs hold experts only: attention, KV cache and output stay on the first.
-        split = (ctypes.c_float * llama.llama_max_devices())()
-        split[0] = 1.0
-        parameters.split_mode = _SPLIT_LAYER
-        parameters.tensor_split = split
-        loaded.keep_alive.append(split)
-    else:
-        parameters.split_mode = _SPLIT_NONE if handles else _SPLIT_LAYER
-        parameters.main_gpu = 0
-    loaded.keep_alive += [device_array, override_array]
-    return parameters
-
-
 def _context_parameters(plan: Plan, loaded: LoadedModel) -> llama.llama_context_params:
-    parameters = llama.llama_context_default_params()
-    parameters.n_ctx = plan.n_ctx
-    parameters.n_batch = plan.n_batch
-    parameters.n_ubatch = plan.n_ubatch
-    parameters.n_threads = plan.threads
-    parameters.n_threads_batch = plan.threads_batch
-    parameters.type_k = parameters.type_v = _GGML_TYPES[plan.kv_type]
-    parameters.flash_attn_type = _FLASH_AUTO if plan.kv_type == "f16" else _FLASH_ENABLED
-    parameters.offload_kqv = plan.gpu is not None
-    parameters.no_perf = True
-    parameters.swa_full = False  # its default gives sliding-window layers a full-length cache
+    parameters = context_parameters(plan)
     if loaded.device is not None:
         # A compiled callback: it is called for every node and must not take Python's lock.
         callback = ctypes.cast(loaded.device.abort_when_set, llama.ggml_abort_callback)
@@ -284,7 +208,7 @@ def _buffers(
         buffers.append(BufferReport(device=CPU_LANE, part="experts", bytes=experts))
     pool = cache.pool_facts() if cache else None
     if pool is not None:
-        given = {"pool": pool.allocated_bytes, "staging": pool.staging_bytes}
+        given = {"pool": pool.allocated_bytes, "staging": pool.staging_bytes + pool.working_bytes}
         buffers += [BufferReport(device=pool.device, part=part, bytes=size) for part, size in given.items() if size]
     return tuple(buffers)
 

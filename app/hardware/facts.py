@@ -18,6 +18,8 @@ class Cpu(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         performance_cores: The physical cores that are not efficiency cores; all where cores are alike.
+        performance_cpus: Numbers of the logical processors of the performance cores; empty where cores are alike,
+            or where that is not known.
         isa: Names of the instruction sets the engine's kernels care about, weakest first ("avx2").
         allowed_threads: Threads this program may keep busy where affinity or a CPU quota allows fewer
             than `logical_cores`; else None.
@@ -29,6 +31,7 @@ class Cpu(msgspec.Struct, frozen=True, kw_only=True):
     logical_cores: int
     isa: tuple[str, ...]
     allowed_threads: int | None = None
+    performance_cpus: tuple[int, ...] = ()
 
 
 class Ram(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,6 +62,8 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
         free_bytes: From the engine; after the probe, the least that the engine and the driver say.
         driver: The kernel driver and its version, in words.
         pci_id: Where the card sits ("0000:01:00.0"), as the engine says; tells equal cards apart.
+        context_bytes: What driver and backend take there beside what the engine reports, as loads before
+            showed; None where none did.
     """
 
     name: str
@@ -70,6 +75,7 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
     driver: str | None = None
     pcie: Pcie | None = None
     pci_id: str | None = None
+    context_bytes: int | None = None
 
 
 class Disk(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,6 +120,8 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         notes: What could not be seen and why, and what limits this program, one sentence each.
+        engine_bytes: Main memory that the engine takes beside what it reports, as loads before showed; None
+            where none did.
     """
 
     os: str
@@ -123,3 +131,4 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     disk: Disk
     engine: EngineBuild | None
     notes: tuple[str, ...] = ()
+    engine_bytes: int | None = None

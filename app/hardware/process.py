@@ -48,6 +48,15 @@ def process_reader(pid: int, root: Path = Path("/"), system: str = sys.platform)
     return _OtherProcess(pid)
 
 
+def own_peak_bytes() -> int:
+    """Most main memory that this process had in RAM since it was started; what is in use now where nobody keeps it."""
+    for line in (read_text(Path("/proc/self/status")) or "").splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    memory = psutil.Process().memory_info()
+    return int(getattr(memory, "peak_wset", memory.rss))
+
+
 class _LinuxProcess:
     def __init__(self, stat: Path) -> None:
         self._stat = stat

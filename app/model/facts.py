@@ -32,7 +32,10 @@ class KvLayer(msgspec.Struct, frozen=True, kw_only=True):
             "latent" (MLA: keys only), "recurrent" (fixed state), "none".
         key_width: Values of K per cell over all KV heads.
         value_width: Values of V per cell over all KV heads (0 for "latent", and for windows of latents).
-        window: Cells of the sliding window (0 unless "window").
+        window: Cells of the sliding window (0 unless "window", or where there is one beside compressed cells).
+        ratio: Tokens that one cell stands for; above 1 where the cache is compressed (DeepSeek-V4).
+        raw_width: Values of K per cell of the window beside compressed cells.
+        shared: Whether conversations that are decoded together share the cells; else each has its own.
         state_bytes: Bytes of a recurrent state for one sequence, in every cache type; also on layers
             that have both a cache and a state (Falcon-H1).
     """
@@ -42,6 +45,9 @@ class KvLayer(msgspec.Struct, frozen=True, kw_only=True):
     value_width: int = 0
     window: int = 0
     state_bytes: int = 0
+    ratio: int = 1
+    raw_width: int = 0
+    shared: bool = True
 
 
 class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):

@@ -121,7 +121,7 @@ def read_kv_layers(metadata: Metadata, blocks: Sequence[frozenset[str]], loaded:
         key = heads.kv_heads[index] * (heads.window_key if window else heads.key)
         value = heads.kv_heads[index] * (heads.window_value if window else heads.value)
         if ratios[index]:
-            return KvLayer(kind="latent", key_width=_compressed_width(metadata, key, ratios[index]))
+            return _compressed(metadata, key, window, ratios[index])
         if any(base.startswith("indexer") for base in bases):
             key += _index_width(metadata)
             value += heads.value if metadata.architecture in _INDEX_WITH_VALUES else 0
@@ -131,6 +131,7 @@ def read_kv_layers(metadata: Metadata, blocks: Sequence[frozenset[str]], loaded:
             value_width=0 if keys_only else value,
             window=window,
             state_bytes=state,
+            shared=not any(ratios),
         )
 
     unused = (KvLayer(kind="none"),) * (len(blocks) - loaded)
@@ -142,7 +143,9 @@ def kv_bytes_per_token(layers: Sequence[KvLayer]) -> KvBytesPerToken:
 
     A value takes 2 bytes in f16, 34/32 in q8_0 and 18/32 in q4_0 (blocks of 32 values and a scale).
     """
-    values = sum(layer.key_width + layer.value_width for layer in layers if layer.kind in ("full", "latent"))
+    values = sum(
+        -(-(layer.key_width + layer.value_width) // layer.ratio) for layer in layers if layer.kind in ("full", "latent")
+    )
     return KvBytesPerToken(f16=values * 2, q8_0=-(-values * 34 // 32), q4_0=-(-values * 18 // 32))
 
 
@@ -203,14 +206,25 @@ def _index_width(metadata: Metadata) -> int:
     return metadata.required("attention.indexer.key_length") * pooled
 
 
-def _compressed_width(metadata: Metadata, key: int, ratio: int) -> int:
-    """Values per token where one cell stands for `ratio` tokens (DeepSeek-V4).
+def _compressed(metadata: Metadata, key: int, window: int, ratio: int) -> KvLayer:
+    """A block of which one cell stands for `ratio` tokens (DeepSeek-V4).
 
-    Ratio 4 keeps an index beside the keys. The short window of raw keys that such a block also has is
-    not counted: it is the same for every context length, below 1 MiB a block.
+    Beside the compressed cells it keeps a window of raw keys, and what it is about to compress: two values in
+    f32, key and score, for each of `ratio` rows. Ratio 4 has rows that overlap, twice as many and twice as
+    wide, and an index with all of that again.
     """
     index = metadata.required("attention.indexer.key_length") if ratio == 4 else 0
-    return -(-(key + index) // ratio)
+    overlap = 2 if ratio == 4 else 1
+    rows, row = ratio * overlap, overlap * (key + index)
+    return KvLayer(
+        kind="latent",
+        key_width=key + index,
+        window=window,
+        state_bytes=2 * rows * row * _STATE_VALUE_BYTES,
+        ratio=ratio,
+        raw_width=key,
+        shared=False,
+    )
 
 
 def _state_bytes(metadata: Metadata, heads: _Heads) -> int:

@@ -36,12 +36,16 @@ class _Tensor(NamedTuple):
 
 
 class ExpertTensor(NamedTuple):
-    """Where the data of one tensor of routed experts lie: `bytes` bytes from `offset` on in `path`."""
+    """Where the data of one tensor of routed experts lie: `bytes` bytes from `offset` on in `path`.
+
+    `type` is the name of their type in `TENSOR_TYPES`.
+    """
 
     name: str
     path: Path
     offset: int
     bytes: int
+    type: str
 
 
 class _Blocks(NamedTuple):
@@ -78,11 +82,21 @@ def read_expert_tensors(path: Path) -> tuple[ExpertTensor, ...]:
     names = [parse_name(info.name) for table in tables for info in table.tensors]
     blocks = _blocks(Metadata(tables[0]), names)
     return tuple(
-        ExpertTensor(info.name, table.path, table.data_offset + info.offset, info.bytes)
+        ExpertTensor(info.name, table.path, table.data_offset + info.offset, info.bytes, info.type.name)
         for table in tables
         for info in table.tensors
         if _role(parse_name(info.name), blocks) is Role.EXPERTS
     )
+
+
+def read_tensor_bytes(path: Path) -> dict[str, int]:
+    """Bytes of every tensor of the model at `path`, by name.
+
+    Raises:
+        AppError: as `read_facts`.
+    """
+    _check_encodable(path)
+    return {info.name: info.bytes for table in read_shards(path.absolute()) for info in table.tensors}
 
 
 def _check_encodable(path: Path) -> None:

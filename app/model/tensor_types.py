@@ -53,3 +53,9 @@ TENSOR_TYPES: dict[int, TensorType] = {
     41: TensorType("Q1_0", 128, 18),
     42: TensorType("Q2_0", 64, 18),
 }
+
+
+def ggml_name(name: str) -> str:
+    """The engine's own spelling of a type's name: "q4_K" for "Q4_K"."""
+    lower = name.lower()
+    return f"{lower[:-1]}K" if lower.endswith("_k") else lower

@@ -42,8 +42,8 @@ def compute_bytes(facts: ModelFacts, plan: Plan, *, copies_weights: bool) -> dic
         sizes[plan.gpu] = max(*everywhere, _mask(facts, plan) + experts + copied)
         inputs = _ROWS_OF_INPUT + (1 if cpu_layers else 0)
         sizes[CPU_LANE] += _mask(facts, plan) + _rows(plan, facts.embedding_length * inputs)
-    # The logits that are handed out: those of one token.
-    sizes[CPU_LANE] += facts.vocab_size * _VALUE_BYTES
+    # The logits that are handed out: those of one token of each sequence.
+    sizes[CPU_LANE] += facts.vocab_size * plan.n_seq_max * _VALUE_BYTES
     return sizes
 
 
@@ -54,7 +54,7 @@ def _rows(plan: Plan, width: int) -> int:
 def _mask(facts: ModelFacts, plan: Plan) -> int:
     """Which token sees which cell; models with windows keep a mask for each sort, and a copy of both."""
     windows = {layer.window for layer in facts.kv_layers if layer.kind == "window"}
-    cells = sum(window_cells(window, plan.n_ctx, plan.n_ubatch) for window in windows)
+    cells = sum(window_cells(window, plan.n_ctx, plan.n_ubatch, plan.n_seq_max) for window in windows)
     if any(layer.kind in ("full", "latent") for layer in facts.kv_layers):
         cells += full_cells(plan.n_ctx)
     return cells * plan.n_ubatch * _MASK_VALUE_BYTES * (2 if windows else 1)

@@ -1,6 +1,6 @@
 """The memory model: what a plan is predicted to take on each device, part by part, and whether that fits."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -9,6 +9,7 @@ from app.model.facts import ModelFacts
 from app.placement.compute import compute_bytes
 from app.placement.kv_cache import kv_bytes
 from app.placement.plan import CPU_LANE, MemoryPart, Plan
+from app.placement.report import BufferReport
 from app.units import format_bytes
 
 _MIB = 1024**2
@@ -27,6 +28,23 @@ _ENGINE_PROCESS = 160 * _MIB
 # memory while a model is loaded, and these predictions err. Users of 8 to 24 GB cards leave 0.5 to 1.2 GB.
 _GPU_MARGIN = (0.06, 256 * _MIB, 1024 * _MIB)
 _RAM_MARGIN = (0.05, 256 * _MIB, 2048 * _MIB)
+
+
+# What bounds the expert device's working memory: `pool.h` and `pool.cpp` of `app/engine/native`.
+_MOST_PAIRS, _LEAST_PAIRS, _MOST_WORKING = 1024, 64, 64 * _MIB
+_VALUE_BYTES = 4
+
+_BASES = {
+    "weights": "tables",
+    "experts": "tables",
+    "kv": "tables",
+    "compute": "estimated",
+    "pool": "set",
+    "staging": "set",
+    "context": "estimated",
+    "margin": "set",
+}
+"""What a part's size comes from where nothing better is known."""
 
 
 class Shortfall(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,11 +74,20 @@ class Shortfall(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.device} would need {needed} (predicted); {free} is free."
 
 
-def predict(facts: ModelFacts, machine: Machine, plan: Plan) -> tuple[MemoryPart, ...]:
+def predict(
+    facts: ModelFacts, machine: Machine, plan: Plan, dry_run: Sequence[BufferReport] = ()
+) -> tuple[MemoryPart, ...]:
     """The memory `plan` is predicted to take, GPUs first; parts of no bytes are left out.
 
-    Weights, experts and KV cache follow from the model's tables; compute buffers, driver context and
-    margin are estimates. Layers in the disk lane take no memory: the system keeps what happens to fit.
+    Weights, experts and KV cache follow from the model's tables; compute buffers are estimates unless there
+    is a dry run, driver context and engine process unless loads before have shown them. Layers in the disk
+    lane take no memory: the system keeps what happens to fit.
+
+    Args:
+        facts: The model.
+        machine: Where it is to be loaded.
+        plan: The plan.
+        dry_run: What llama.cpp said that it would allocate for this very plan; empty where it was not asked.
     """
     gpus = {gpu.device: gpu for gpu in machine.gpus}
     compute = compute_bytes(facts, plan, copies_weights=copies_weights(machine))
@@ -71,20 +98,59 @@ def predict(facts: ModelFacts, machine: Machine, plan: Plan) -> tuple[MemoryPart
         sizes = {
             "weights": _weight_bytes(facts, plan, device),
             "experts": expert_bytes(facts, (layer for layer, lane in plan.expert_lanes.items() if lane == device)),
-            "kv": kv_bytes(facts, plan.n_ctx, plan.n_ubatch, plan.kv_type) if attends else 0,
+            "kv": kv_bytes(facts, plan.n_ctx, plan.n_ubatch, plan.kv_type, plan.n_seq_max) if attends else 0,
             "compute": compute.get(device, 0),  # none on a GPU that only holds the pool
             "pool": plan.pool_bytes if device == plan.pool_on else 0,
-            "staging": plan.staging_bytes if device == plan.pool_on else 0,
-            "context": _ENGINE_PROCESS if on_cpu else _driver_context(gpus.get(device)),
+            "staging": plan.staging_bytes + working_bytes(facts) if device == plan.pool_on else 0,
+            "context": _engine_process(machine) if on_cpu else _driver_context(gpus.get(device)),
             "margin": _share(machine.ram.total_bytes, *_RAM_MARGIN) if on_cpu else _gpu_margin(gpus.get(device)),
         }
-        parts += [MemoryPart(device=device, part=part, bytes=size) for part, size in sizes.items() if size]
+        laid_out = _laid_out(dry_run, device)
+        bases = _BASES | dict.fromkeys(laid_out, "dry run")
+        if (machine.engine_bytes if on_cpu else _seen_context(gpus.get(device))) is not None:
+            bases["context"] = "learnt"
+        parts += [
+            MemoryPart(device=device, part=part, bytes=size, basis=bases[part])
+            for part, size in (sizes | laid_out).items()
+            if size
+        ]
     return tuple(parts)
+
+
+def _laid_out(dry_run: Sequence[BufferReport], device: str) -> dict[str, int]:
+    """What a dry run knows better: all that is llama.cpp's own but the experts, whose lanes are the plan's."""
+    if not dry_run:
+        return {}
+    sizes = dict.fromkeys(("weights", "kv", "compute"), 0)
+    for buffer in dry_run:
+        part = "compute" if buffer.part == "output" else buffer.part  # the logits handed out
+        if buffer.device == device and part in sizes:
+            sizes[part] += buffer.bytes
+    return sizes
 
 
 def expert_bytes(facts: ModelFacts, layers: Iterable[int]) -> int:
     """Bytes of all experts of `layers`."""
     return sum(facts.expert_bytes[layer] for layer in layers) * facts.expert_count
+
+
+def working_bytes(facts: ModelFacts) -> int:
+    """Bytes that the expert device computes experts of a pool or staging area in, beside what llama.cpp has for that.
+
+    They hold the largest part of a batch that it sends at once: of one layer, `_MOST_PAIRS` (token, expert) pairs or
+    fewer. Its chain is laid out by ggml's allocator, which puts a result into the first gap that is large enough: once
+    with an input row for each pair, once with one for each token.
+    """
+    row, inner = (_VALUE_BYTES * width for width in (facts.embedding_length, facts.expert_feed_forward_length))
+    of_a_pair = 3 * inner + 3 * row + _VALUE_BYTES  # up, gate, their product; input, down, weighted; the weight
+    pairs = min(max(_MOST_WORKING // of_a_pair, _LEAST_PAIRS), _MOST_PAIRS)
+
+    def most_at_once(given: int) -> int:
+        if given >= inner:  # their product takes the input's place
+            return given + max(2 * inner, row)
+        return given + 3 * inner + (row if row > given + 2 * inner else 0)
+
+    return pairs * (max(most_at_once(row), most_at_once(row // max(facts.experts_used, 1))) + 2 * _VALUE_BYTES)
 
 
 def predicted_use(plan: Plan, device: str) -> int:
@@ -164,9 +230,19 @@ def copies_weights(machine: Machine) -> bool:
     return machine.engine is None or not machine.engine.expert_device
 
 
+def _engine_process(machine: Machine) -> int:
+    return _ENGINE_PROCESS if machine.engine_bytes is None else machine.engine_bytes
+
+
+def _seen_context(gpu: Gpu | None) -> int | None:
+    return gpu.context_bytes if gpu is not None else None
+
+
 def _driver_context(gpu: Gpu | None) -> int:
     if gpu is None:
         return _OTHER_DRIVER_CONTEXT
+    if gpu.context_bytes is not None:
+        return gpu.context_bytes
     # A software driver's context is memory of the engine's process.
     return 0 if gpu.kind is GpuKind.SOFTWARE else _DRIVER_CONTEXT.get(gpu.backend, _OTHER_DRIVER_CONTEXT)
 

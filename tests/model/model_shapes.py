@@ -29,9 +29,9 @@ def qwen3_30b_a3b() -> Model:
     )
 
 
-def gpt_oss_20b() -> Model:
-    """gpt-oss-20b in MXFP4: biases, attention sinks, a window in every second layer."""
-    layers, embedding, vocabulary, count = 24, 2880, 201088, 32
+def gpt_oss_20b(*, layers: int = 24, count: int = 32) -> Model:
+    """gpt-oss-20b in MXFP4: biases, attention sinks, a window in every second layer; `count` experts each."""
+    embedding, vocabulary = 2880, 201088
     tensors = [
         Tensor("token_embd.weight", (embedding, vocabulary), "Q8_0"),
         Tensor("output.weight", (embedding, vocabulary), "Q8_0"),

@@ -216,9 +216,11 @@ def test_compressed_caches_hold_a_share_of_a_cell_per_token(facts_of):
         "attention.compress_ratios": [0, 4, 128],
     }
     assert facts_of(bare("deepseek4", keys, *[("attn_kv.weight",)] * 3)).kv_layers == (
-        KvLayer(kind="window", key_width=512, window=128),
-        KvLayer(kind="latent", key_width=160),
-        KvLayer(kind="latent", key_width=4),
+        KvLayer(kind="window", key_width=512, window=128, shared=False),
+        KvLayer(kind="latent", key_width=640, ratio=4, window=128, raw_width=512, shared=False, state_bytes=80 * 1024),
+        KvLayer(
+            kind="latent", key_width=512, ratio=128, window=128, raw_width=512, shared=False, state_bytes=512 * 1024
+        ),
     )
 
 

@@ -51,6 +51,14 @@ def test_a_window_holds_no_more_than_the_context():
     assert kv_bytes(facts, 8192, 512, "f16") == (4096 + 512) * 64 * 2
 
 
+def test_sequences_share_the_cells_but_each_has_a_window_and_a_state_of_its_own():
+    window = KvLayer(kind="window", key_width=32, value_width=32, window=1024)
+    facts = make_facts(layers=2, kv_layers=(window, KvLayer(kind="recurrent", state_bytes=1000)))
+    assert kv_bytes(facts, 32768, 512, "f16", 1) == (1024 + 512) * 64 * 2 + 1000
+    assert kv_bytes(facts, 32768, 512, "f16", 8) == (8 * 1024 + 512) * 64 * 2 + 8 * 1000
+    assert kv_bytes(qwen3_30b(), 32768, 512, "f16", 8) == kv_bytes(qwen3_30b(), 32768, 512, "f16")
+
+
 def test_cells_come_in_blocks_of_256():
     assert [full_cells(count) for count in (1, 256, 257)] == [256, 256, 512]
 

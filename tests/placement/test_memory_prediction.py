@@ -6,7 +6,7 @@ from factories import ENGINE, GIB, MIB, demo, gpt_oss_20b, make_facts, make_gpu,
 
 from app.hardware.facts import GpuKind
 from app.placement.compute import compute_bytes
-from app.placement.memory import Shortfall, fits, predict, predicted_use
+from app.placement.memory import Shortfall, fits, predict, predicted_use, working_bytes
 from app.placement.plan import CPU_LANE, DISK_LANE, MemoryPart, Plan
 
 
@@ -152,7 +152,8 @@ def test_pool_and_staging_area_count_on_the_device_that_holds_them_and_nowhere_e
     for device in (None, "CUDA0", "CUDA1"):
         plan = plan_of(facts, "CUDA0", lanes, pool_bytes=GIB, staging_bytes=3 * MIB, pool_device=device)
         got = sizes(facts, machine, plan)
-        expected = {(device or "CUDA0", "pool"): GIB, (device or "CUDA0", "staging"): 3 * MIB}
+        staged = 3 * MIB + working_bytes(facts)
+        expected = {(device or "CUDA0", "pool"): GIB, (device or "CUDA0", "staging"): staged}
         assert {key: size for key, size in got.items() if key[1] in ("pool", "staging")} == expected
 
 
@@ -161,7 +162,8 @@ def test_a_gpu_that_only_holds_the_pool_needs_its_driver_and_a_margin_too():
     machine = make_machine(make_gpu(), make_gpu(2 * GIB, device="CUDA1"))
     plan = plan_of(facts, "CUDA0", pool_bytes=GIB, pool_device="CUDA1")
     parts = {part: size for (device, part), size in sizes(facts, machine, plan).items() if device == "CUDA1"}
-    assert set(parts) == {"pool", "context", "margin"}
+    assert set(parts) == {"pool", "staging", "context", "margin"}
+    assert parts["staging"] == working_bytes(facts), "what it computes in, without a staging area"
     larger = with_memory(msgspec.structs.replace(plan, pool_bytes=2 * GIB), facts, machine)
     assert [short.device for short in fits(larger, machine)] == ["CUDA1"]
 

@@ -1,5 +1,7 @@
 """The wizard over a scripted engine: choosing, the machine, the plan, and back again."""
 
+import re
+
 import model_shapes
 import msgspec
 import pytest
@@ -212,6 +214,14 @@ def test_impossible_wishes_are_told_on_the_plan_page_and_block_the_load(make_wiz
     assert not page.banner.isVisible()
     assert wizard.next_button.isEnabled()
     assert "context 4,096 tokens" in page.text
+
+
+def test_the_plan_page_says_what_share_is_on_the_gpu_and_the_speed_to_expect(make_wizard, model, qtbot):
+    wizard = make_wizard()
+    choose(qtbot, wizard, model)
+    go_to(qtbot, wizard, View.PLAN)
+    text = wizard.plan_page.text
+    assert re.search(r"\d of 10 experts are on the GPU; expect [\d.]+–[\d.]+ tokens/s \(predicted from typical", text)
 
 
 def test_a_dense_model_is_accepted_and_said_to_have_no_experts(make_wizard, qtbot, theme):

@@ -147,6 +147,13 @@ class Flow:
 
     # ---- choosing -----------------------------------------------------------------------------
 
+    def accept_checked(self, before: Plan, plan: Plan) -> bool:
+        """Take what a check made of the plan `before`; False where another one was made meanwhile."""
+        if self._choices.plan is not before or self.view is not View.PLAN:
+            return False
+        self._choices = replace(self._choices, plan=plan)
+        return True
+
     @property
     def reading(self) -> bool:
         """True while a file is read that may become the chosen model."""

@@ -1,12 +1,14 @@
 """Page 4: the load with its progress; then what was predicted beside what the engine took, or why it failed."""
 
 from PySide6.QtCore import QElapsedTimer, Qt, QTimer, Signal
-from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QProgressBar, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QLabel, QProgressBar, QPushButton, QVBoxLayout, QWidget
 
 from app.engine.protocol import Loaded
 from app.errors import AppError
+from app.hardware.facts import Machine
 from app.model.facts import ModelFacts
 from app.placement.comparison import MemoryRow, memory_table
+from app.placement.memory_learning import DeviceMemory, device_totals
 from app.placement.plan import Plan
 from app.placement.words import describe_lanes, describe_plan
 from app.ui.theme import GRID, Theme, set_kind
@@ -64,16 +66,23 @@ class LoadPage(Page):
         self._progress_card = Card(theme)
         self._progress_card.column.addLayout(row)
         self._progress_card.column.addWidget(self.progress)
-        self._done_card = Card(theme, self.tr("Memory: predicted, and reported by the engine"))
+        self._done_card = Card(theme, self.tr("Memory: predicted, reported by the engine, seen by the system"))
         self._table = QGridLayout()
         self._table.setHorizontalSpacing(2 * GRID)
         self._table.setVerticalSpacing(GRID // 2 + 2)
         self._table.setColumnStretch(1, 1)
         self._done_card.column.addLayout(self._table)
         self._done_card.column.addWidget(
-            label(self.tr("A dash is what the engine does not report, or the plan does not predict."), "small")
+            label(
+                self.tr(
+                    "A dash is what the engine does not report, the plan does not predict, or the system does not "
+                    "show. Of the mapped file the system counts what was read so far."
+                ),
+                "small",
+            )
         )
         self._rows: tuple[MemoryRow, ...] = ()
+        self._totals: tuple[DeviceMemory, ...] = ()
         self._notes_card = Card(theme, self.tr("Checked against the plan"))
         self._notes = QVBoxLayout()
         self._notes.setSpacing(GRID)
@@ -100,6 +109,7 @@ class LoadPage(Page):
             f"{row.device}, {row.part}: {row.predicted_bytes} predicted, {row.reported_bytes} reported"
             for row in self._rows
         ]
+        lines += [f"{its.device}, in all: {its.observed_bytes} seen by the system" for its in self._totals]
         return "\n".join(lines)
 
     def first_focus(self) -> QWidget | None:
@@ -141,7 +151,7 @@ class LoadPage(Page):
         """The load was stopped; another page is shown."""
         self._end_progress()
 
-    def show_loaded(self, facts: ModelFacts, plan: Plan, report: Loaded) -> None:
+    def show_loaded(self, facts: ModelFacts, machine: Machine, plan: Plan, report: Loaded) -> None:
         """The load is done."""
         self._end_progress()
         self.banner.clear()
@@ -151,7 +161,9 @@ class LoadPage(Page):
                 time=in_seconds(report.seconds), tokens=in_tokens(report.n_ctx)
             ),
         )
-        self._fill_table(memory_table(plan, report.buffers))
+        self._fill_table(
+            memory_table(plan, report.buffers), device_totals(plan, machine, report.buffers, report.observed)
+        )
         self._fill_notes(facts, report)
         self._set_shown(self._done_card, self._notes_card)
 
@@ -200,10 +212,11 @@ class LoadPage(Page):
             )
         )
 
-    def _fill_table(self, rows: tuple[MemoryRow, ...]) -> None:
-        self._rows = rows
+    def _fill_table(self, rows: tuple[MemoryRow, ...], totals: tuple[DeviceMemory, ...]) -> None:
+        self._rows, self._totals = rows, totals
         clear_layout(self._table)
-        for column, words in enumerate(("", "", self.tr("predicted"), self.tr("reported"), self.tr("difference"))):
+        heads = (self.tr("predicted"), self.tr("reported"), self.tr("difference"), self.tr("seen by the system"))
+        for column, words in enumerate(("", "", *heads)):
             self._cell(0, column, words, "small")
         device = ""
         for place, row in enumerate(rows, start=1):
@@ -221,6 +234,14 @@ class LoadPage(Page):
                 place, sum(row.predicted_bytes or 0 for row in both), sum(row.reported_bytes or 0 for row in both)
             )
 
+        for place, total in enumerate(totals, start=len(rows) + 2):
+            self._cell(place, 0, device_word(total.device), "strong")
+            self._cell(place, 1, self.tr("in all, without the margin"), "muted")
+            self._cell(place, 2, in_bytes(total.predicted_bytes), "muted")
+            self._cell(place, 3, in_bytes(total.reported_bytes), "strong")
+            seen = NOTHING if total.observed_bytes is None else in_bytes(total.observed_bytes)
+            self._cell(place, 5, seen, "strong").setToolTip(total.source)
+
     def _figures(self, place: int, predicted: int | None, reported: int | None) -> None:
         self._cell(place, 2, NOTHING if predicted is None else in_bytes(predicted), "muted")
         self._cell(place, 3, NOTHING if reported is None else in_bytes(reported), "strong")
@@ -228,12 +249,14 @@ class LoadPage(Page):
             place, 4, NOTHING if not predicted or reported is None else _difference(predicted, reported), "muted"
         )
 
-    def _cell(self, row: int, column: int, words: str, role: str) -> None:
+    def _cell(self, row: int, column: int, words: str, role: str) -> QLabel:
         # An alignment would keep a wrapping label at the width it likes best, which is narrow.
         across = {1: Qt.AlignmentFlag(0)}.get(
             column, Qt.AlignmentFlag.AlignRight if column else Qt.AlignmentFlag.AlignLeft
         )
-        self._table.addWidget(label(words, role, wraps=column == 1), row, column, across | Qt.AlignmentFlag.AlignBottom)
+        cell = label(words, role, wraps=column == 1)
+        self._table.addWidget(cell, row, column, across | Qt.AlignmentFlag.AlignBottom)
+        return cell
 
     def _fill_notes(self, facts: ModelFacts, report: Loaded) -> None:
         clear_layout(self._notes)

@@ -10,6 +10,7 @@ from app.ui.machine_words import why_no_gpu
 from app.ui.theme import GRID, Theme, set_role
 from app.ui.widgets import StackedBar
 from app.ui.wizard.bars import part_segment
+from app.ui.wizard.measure_card import MeasureCard
 from app.ui.wizard.widgets import Card, FactRows, Page, clear_layout, label
 from app.ui.wizard.words import gpu_heading, machine_meaning
 from app.ui.words import in_bytes
@@ -24,7 +25,7 @@ class MachinePage(Page):
 
     look_again = Signal()
 
-    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+    def __init__(self, theme: Theme, measure: MeasureCard, parent: QWidget | None = None) -> None:
         super().__init__(
             self.tr("This machine"),
             self.tr("What the app found here. The plan is made for this."),
@@ -55,6 +56,9 @@ class MachinePage(Page):
         found.setSpacing(2 * GRID)
         found.addLayout(self._gpus)
         found.addWidget(machine)
+        self.measure = measure
+        measure.failed.connect(self.banner.tell)
+        found.addWidget(measure)
         self.column.addLayout(row)
         self.column.addWidget(self._found)
         self.column.addStretch(1)
@@ -110,6 +114,7 @@ class MachinePage(Page):
             notes += engine.notes
         self._notes.setText("\n".join(notes))
         self._notes.setVisible(bool(notes))
+        self.measure.show_machine(machine)
 
     def show_failure(self, error: AppError) -> None:
         """Tell what went wrong while looking; what can be seen without the engine may still follow."""

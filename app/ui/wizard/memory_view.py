@@ -30,6 +30,7 @@ class MemoryView(QWidget):
         self._devices: tuple[tuple[str, str], ...] = ()
         self._bars: dict[str, _DeviceBar] = {}
         self._rows: dict[str, _PartRow] = {}
+        self._basis = label("", "small")
         self._bar_column = QVBoxLayout()
         self._bar_column.setSpacing(GRID + 4)
         self._table = QGridLayout()
@@ -46,7 +47,8 @@ class MemoryView(QWidget):
     def text(self) -> str:
         """What bars and table say."""
         lines = [bar.text for bar in self._bars.values()]
-        return "\n".join([*lines, *(row.text for row in self._rows.values() if row.shown)])
+        basis = [self._basis.text()] if self._bars else []
+        return "\n".join([*lines, *basis, *(row.text for row in self._rows.values() if row.shown)])
 
     def show_plan(self, plan: Plan, machine: Machine) -> None:
         """Show `plan` on `machine`."""
@@ -61,6 +63,8 @@ class MemoryView(QWidget):
         for device, bar in self._bars.items():
             segments = tuple(part_segment(part, sizes[device, part]) for part in PARTS if sizes[device, part])
             bar.show(segments, predicted_use(plan, device), free_bytes(device, machine), short=device in short)
+        dry_run = self.tr("Predicted, by part: buffers by llama.cpp's own dry run of this plan")
+        self._basis.setText(dry_run if plan.dry_run else self.tr("Predicted, by part: buffers are estimated"))
         for part, row in self._rows.items():
             row.show({device: sizes[device, part] for device in devices})
 
@@ -73,7 +77,8 @@ class MemoryView(QWidget):
         self._bars = {device: _DeviceBar(title, self._theme, self) for device, title in devices}
         for bar in self._bars.values():
             self._bar_column.addWidget(bar)
-        self._table.addWidget(label(self.tr("Predicted, by part"), "small"), 0, 0, 1, 2)
+        self._basis = label("", "small")
+        self._table.addWidget(self._basis, 0, 0, 1, 2)
         for column, (device, _) in enumerate(devices, start=2):
             head = label(device_word(device), "small", wraps=False)
             self._table.addWidget(head, 0, column, Qt.AlignmentFlag.AlignRight)

@@ -51,8 +51,9 @@ class Pages(QStackedWidget):
     def machine(self) -> "MachinePage":
         """Page 2."""
         from app.ui.wizard.machine_page import MachinePage  # noqa: PLC0415
+        from app.ui.wizard.measure_card import MeasureCard  # noqa: PLC0415
 
-        page = MachinePage(self._theme)
+        page = MachinePage(self._theme, MeasureCard(self._controller, self._theme))
         page.look_again.connect(self.look_again)
         self.addWidget(page)
         return page

@@ -20,6 +20,7 @@ from app.ui.theme import GRID, Theme, set_kind
 from app.ui.wizard.drop import DropHint
 from app.ui.wizard.flow import Flow, LoadState, View
 from app.ui.wizard.pages import Pages
+from app.ui.wizard.plan_check import PlanCheck
 from app.ui.wizard.steps import StepIndicator
 from app.ui.wizard.widgets import Footer, Page, label
 from app.ui.wizard.words import lack_text
@@ -58,6 +59,7 @@ class Wizard(QWidget):
         self._probing = False
         self._smaller: Plan | None = None
         self.flow = Flow(controller.propose_plan)
+        self._check = PlanCheck(controller, self)
         self.steps = StepIndicator(theme, self)
         self._stack = Pages(controller, theme, self)
         self.back_button = QPushButton(self.tr("&Back"), self)
@@ -96,6 +98,7 @@ class Wizard(QWidget):
         controller.state_changed.connect(self._state_changed)
         controller.loaded.connect(self._loaded)
         controller.failed.connect(self._failed)
+        self._check.checked.connect(self._plan_checked)
         self.back_button.clicked.connect(self.go_back)
         self.next_button.clicked.connect(self.go_on)
         self._drop_hint.dropped.connect(self.choose)
@@ -179,6 +182,11 @@ class Wizard(QWidget):
 
     def _show_plan(self) -> None:
         self.plan_page.show_choices(self.flow.choices, self._controller.loaded_facts)
+        self._check.begin(self.flow.choices)
+
+    def _plan_checked(self, before: Plan, plan: Plan) -> None:
+        if self.flow.accept_checked(before, plan):
+            self._show_changes()
 
     def _focus_page(self) -> None:
         if not self.isVisible():
@@ -253,7 +261,8 @@ class Wizard(QWidget):
         controller, choices = self._controller, self.flow.choices
         assert choices.plan is not None, "the flow enters the load only with a plan"
         report = controller.loaded_report
-        if controller.state == READY and report is not None and controller.loaded_plan == choices.plan:
+        loaded = controller.loaded_plan
+        if controller.state == READY and report is not None and loaded and choices.plan.loads_like(loaded):
             controller.return_to_loaded()  # the same file read again has no plan yet
             self._show_loaded(report)
             return
@@ -286,7 +295,7 @@ class Wizard(QWidget):
     def _show_loaded(self, report: Loaded) -> None:
         choices = self.flow.choices
         self.flow.load_done()
-        self.load_page.show_loaded(choices.facts, choices.plan, report)
+        self.load_page.show_loaded(choices.facts, choices.machine, choices.plan, report)
         self._show_view()
 
     def _state_changed(self, state: str) -> None:
