@@ -17,12 +17,15 @@ from app.commands.common import (
     print_json,
     wishes,
 )
+from app.commands.memory import checked_plan, memory_json
 from app.engine import protocol
 from app.engine.client import EngineClient
 from app.errors import EXIT_OK, AppError, ErrorCode
-from app.library import folders
-from app.placement import planner
+from app.library import folders, speed_records
+from app.library.load_memory import remember, with_learnt
+from app.library.speed_evidence import evidence_of
 from app.placement import words as plan_words
+from app.placement.placing import refuse_hopeless
 
 
 def add(add_command: AddCommand) -> None:
@@ -52,12 +55,20 @@ def _run(parsed: argparse.Namespace) -> int:
         raise AppError(ErrorCode.BAD_USAGE, "chat --json needs a prompt: -p TEXT.")
     facts = facts_of(parsed.model)
     with EngineClient(on_log=terminal.show_log) as client:
-        plan = planner.make_plan(facts, machine_of(client), wishes(parsed))
+        machine = with_learnt(machine_of(client))
+        plan = checked_plan(client, facts, machine, wishes(parsed), evidence_of(facts, machine))
+        refuse_hopeless(plan, machine)
         loaded = terminal.load(client, plan, quiet=parsed.json)
+        remember(machine, loaded.buffers, loaded.observed)
         if parsed.trace is not None:
             client.request(protocol.SetTrace, protocol.TraceState, path=str(folders.user_path(parsed.trace)))
         sampling = protocol.Sampling(temperature=parsed.temperature, seed=parsed.seed)
-        conversation = terminal.Conversation(client, sampling, parsed.max_tokens)
+
+        def keep_speed(finished: protocol.Finished) -> None:
+            if not loaded.differences:  # else it is the speed of another plan
+                speed_records.remember(facts, machine, plan, finished)
+
+        conversation = terminal.Conversation(client, sampling, parsed.max_tokens, keep_speed)
         if parsed.prompt is None:
             print(f"{terminal.printable(facts.name)}. {plan_words.describe_plan(plan, facts)}", file=sys.stderr)
             terminal.converse(conversation)
@@ -80,6 +91,7 @@ def _run(parsed: argparse.Namespace) -> int:
                     "reason": loaded.reason,
                     "differences": list(loaded.differences),
                     "buffers": msgspec.to_builtins(loaded.buffers),
+                    "memory": memory_json(plan, machine, loaded),
                 },
             }
         )

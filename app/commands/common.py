@@ -14,7 +14,7 @@ from app.hardware.probe import probe
 from app.library import folders, models
 from app.model import ModelFacts, read_facts
 from app.placement import planner
-from app.placement.plan import KV_TYPES, POLICIES, RESIDENCIES, STREAMS, CachePolicy
+from app.placement.plan import GOALS, KV_TYPES, POLICIES, RESIDENCIES, STREAMS, CachePolicy
 from app.units import parse_size
 
 Json = dict[str, Any]
@@ -47,6 +47,13 @@ def positive(text: str) -> int:
     return value
 
 
+def whole(text: str) -> int:
+    """A whole number from 0 on, as an argument."""
+    if not text.isascii() or not text.isdigit():
+        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number from 0 on")
+    return int(text)
+
+
 def size(text: str) -> int:
     """Bytes from words such as 2GiB, as an argument."""
     try:
@@ -72,13 +79,30 @@ def add_model(command: argparse.ArgumentParser) -> None:
 
 def add_wishes(command: argparse.ArgumentParser) -> None:
     """Add what a user may wish of a plan; `wishes` reads it."""
-    command.add_argument("--gpu", metavar="DEVICE", help="a device of `probe`, or 'none' for the CPU")
+    command.add_argument(
+        "--gpu",
+        metavar="DEVICE",
+        help="the one device of `probe` to use, or 'none' for the CPU; else the best, or several",
+    )
     command.add_argument("--ctx", metavar="N", type=positive, help="context length in tokens")
     command.add_argument("--kv", metavar="TYPE", choices=KV_TYPES, help=f"KV cache type: {', '.join(KV_TYPES)}")
     command.add_argument("--threads", metavar="N", type=positive, help="threads of the CPU part")
+    command.add_argument(
+        "--goal",
+        choices=GOALS,
+        default=GOALS[0],
+        help="speed: most tokens a second; context: the longest that fits; quiet: half the fast cores, and more "
+        "memory left to other programs",
+    )
+    command.add_argument(
+        "--layers", metavar="N", type=whole, help="all experts of the first N layers on the GPU; else as predicted best"
+    )
     defaults = CachePolicy()
     command.add_argument(
-        "--pool", metavar="SIZE", type=size_or_off, help="GPU memory for single experts, such as 2GiB; 'off' for none"
+        "--pool",
+        metavar="SIZE",
+        type=size_or_off,
+        help="GPU memory for single experts, such as 2GiB; 'off' for none; else as predicted best",
     )
     command.add_argument(
         "--policy",
@@ -126,7 +150,9 @@ def wishes(parsed: argparse.Namespace) -> planner.Wishes:
         n_ctx=parsed.ctx,
         kv_type=parsed.kv,
         threads=parsed.threads,
+        whole_layers=parsed.layers,
         pool_bytes=parsed.pool,
         residency=parsed.residency,
         policy=CachePolicy(kind=parsed.policy, stream=parsed.stream),
+        goal=parsed.goal,
     )

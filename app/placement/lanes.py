@@ -29,21 +29,49 @@ def with_gpu_lanes(plan: Plan, facts: ModelFacts, machine: Machine, on_gpu: Mapp
     return _with_lanes(plan, facts, machine, {**dict(on_gpu), **dict.fromkeys(on_cpu, CPU_LANE)})
 
 
-def most_on_gpu(plan: Plan, facts: ModelFacts, machine: Machine, gpu: str) -> dict[int, str]:
-    """As many whole layers on `gpu` as fit beside the rest of `plan`, the first layers first.
+def most_on_gpu(
+    plan: Plan,
+    facts: ModelFacts,
+    machine: Machine,
+    gpu: str,
+    *,
+    beside: Mapping[int, str] | None = None,
+    among: Iterable[int] | None = None,
+    left_free: int = 0,
+) -> dict[int, str]:
+    """`beside`, and as many whole layers on `gpu` as fit beside the rest of `plan`, the first layers first.
 
     Early layers are routed to almost uniformly, so that a cache of single experts gains least there:
     what lies whole on a GPU is better an early layer than a late one. More free memory never gives fewer
     bytes: of two memories the larger takes the first layer on which they decide differently.
+
+    Args:
+        plan: The plan, whatever its lanes.
+        facts: The model.
+        machine: What is free where.
+        gpu: Engine name.
+        beside: Layers that are on GPUs in any case, and on which; none unless told.
+        among: Layers that may go there; all unless told.
+        left_free: Bytes of `gpu` that they leave to something else, unless nothing is short at all.
     """
-    layers = facts.moe_layers
-    everything = dict.fromkeys(layers, gpu)
-    if not fits(_with_lanes(plan, facts, machine, everything), machine):  # nothing is short
+    there = dict(beside or {})
+    layers = [layer for layer in (facts.moe_layers if among is None else among) if layer not in there]
+    everything = there | dict.fromkeys(layers, gpu)
+    if not layers or not fits(_with_lanes(plan, facts, machine, everything), machine):  # nothing is short
         return everything
+    room = room_for_layers(plan, facts, machine, gpu, there) - left_free
+    return there | dict.fromkeys(_first_that_fit(facts, layers, room), gpu)
+
+
+def room_for_layers(
+    plan: Plan, facts: ModelFacts, machine: Machine, gpu: str, beside: Mapping[int, str] | None = None
+) -> int:
+    """Bytes of experts that `gpu` has room for beside the rest of `plan` and the layers `beside`."""
+    there = dict(beside or {})
+    layer = next(layer for layer in facts.moe_layers if layer not in there)
     # With one layer there the GPU has all it needs for experts besides their weights.
-    first = _with_lanes(plan, facts, machine, dict.fromkeys(layers[:1], gpu))
-    room = spare_bytes(first, machine, gpu) + expert_bytes(facts, layers[:1])
-    return dict.fromkeys(_first_that_fit(facts, layers, room), gpu)
+    first = _with_lanes(plan, facts, machine, {**there, layer: gpu})
+    return spare_bytes(first, machine, gpu) + expert_bytes(facts, (layer,))
 
 
 def _with_lanes(plan: Plan, facts: ModelFacts, machine: Machine, lanes: Mapping[int, str]) -> Plan:

@@ -2,6 +2,8 @@
 
 import msgspec
 
+from app.placement.speed_types import SpeedPrediction
+
 CPU_LANE = "CPU"
 DISK_LANE = "disk"
 KV_TYPES = ("f16", "q8_0", "q4_0")
@@ -9,6 +11,10 @@ RESIDENCIES = ("repacked", "mapped")
 POLICIES = ("lru", "decay", "frozen", "manual")
 PINS = ("auto", "gpu", "cpu")
 STREAMS = ("off", "auto", "always")
+BASES = ("estimated", "tables", "set", "dry run", "learnt")
+"""What a predicted size comes from: an estimate, the model's tables, a choice of the plan's, llama.cpp's own dry run
+of the plan, or what loads before showed."""
+GOALS = ("speed", "context", "quiet")
 
 
 class MemoryPart(msgspec.Struct, frozen=True, kw_only=True):
@@ -18,11 +24,13 @@ class MemoryPart(msgspec.Struct, frozen=True, kw_only=True):
         device: A GPU's engine name, or "CPU" for main memory.
         part: weights | experts | kv | compute | context | pool | staging | margin.
         bytes: Predicted bytes.
+        basis: One of BASES.
     """
 
     device: str
     part: str
     bytes: int
+    basis: str = "estimated"
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,6 +52,8 @@ class CachePolicy(msgspec.Struct, frozen=True, kw_only=True):
         margin: decay: a candidate's heat must exceed the coldest resident's by this factor, from 1.
         threshold: Least routing weight of an admitted expert; 0 admits all.
         stream: One of STREAMS: whether missing experts may be copied over and computed on the GPU.
+        lock_bytes: Most bytes of main memory that are page-locked, from the pool's next size on, where the GPU then
+            copies faster; 0 for none. Much of it can be refused, or slow the machine down.
     """
 
     kind: str = "lru"
@@ -53,6 +63,7 @@ class CachePolicy(msgspec.Struct, frozen=True, kw_only=True):
     margin: float = 1.1
     threshold: float = 0.0
     stream: str = "auto"
+    lock_bytes: int = 0
 
 
 class ExpertPin(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
@@ -76,6 +87,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         kv_type: Cache type of K and V, one of KV_TYPES.
         n_batch: Most tokens submitted at once. n_ubatch: most tokens computed at once.
         threads: Threads for decoding. threads_batch: threads for prompts.
+        cpu_cores: Logical processors the engine may compute on, by the system's numbers; empty for the system's
+            choice.
         n_seq_max: Conversations that can be decoded together; they share the context's cells.
         pool_bytes: Requested bytes of the expert pool on the attention's GPU; 0 for none.
         pool_device: Engine name of the device that holds the pool; None for the attention's GPU.
@@ -85,6 +98,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         policy: How the pool is filled. pins: experts that the user placed; the rest is automatic.
         memory: Predicted memory by device and part. These are predictions, never measurements.
         steps: Degradations taken, in order; empty for the plan of first choice.
+        goal: What it was made to be best at, one of GOALS.
+        speed: Its predicted speed; None where nobody asked for it.
     """
 
     model_files: tuple[str, ...]
@@ -96,6 +111,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     n_ubatch: int = 512
     threads: int = 1
     threads_batch: int = 1
+    cpu_cores: tuple[int, ...] = ()
     n_seq_max: int = 1
     pool_bytes: int = 0
     pool_device: str | None = None
@@ -105,6 +121,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     pins: tuple[ExpertPin, ...] = ()
     memory: tuple[MemoryPart, ...] = ()
     steps: tuple[Step, ...] = ()
+    goal: str = "speed"
+    speed: SpeedPrediction | None = None
 
     @property
     def gpus(self) -> tuple[str, ...]:
@@ -120,6 +138,19 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         """The device that holds the pool, None without one."""
         return (self.pool_device or self.gpu) if self.pool_bytes or self.staging_bytes else None
 
+    @property
+    def dry_run(self) -> bool:
+        """Whether llama.cpp laid this very plan out: its compute buffers are no estimate then."""
+        return any(part.basis == "dry run" for part in self.memory)
+
+    def loads_like(self, other: "Plan") -> bool:
+        """Whether a load of both is the same: what they predict and the reasons they give are left aside."""
+        return _choices_of(self) == _choices_of(other)
+
     def bytes_on(self, device: str) -> int:
         """Predicted bytes on `device` over all parts."""
         return sum(part.bytes for part in self.memory if part.device == device)
+
+
+def _choices_of(plan: Plan) -> Plan:
+    return msgspec.structs.replace(plan, memory=(), steps=(), speed=None)

@@ -5,7 +5,7 @@ import msgspec
 from app.hardware.facts import Gpu, GpuKind, Machine
 from app.model.facts import ModelFacts
 from app.placement.lanes import gpu_lanes, with_gpu_lanes
-from app.placement.memory import copies_weights, expert_bytes, predict, spare_bytes
+from app.placement.memory import copies_weights, expert_bytes, predict, spare_bytes, working_bytes
 from app.placement.plan import Plan, Step
 from app.units import format_bytes
 
@@ -20,7 +20,15 @@ _STAGED_EXPERTS = 2 * 4
 
 def staging_need(facts: ModelFacts) -> int:
     """Bytes of a staging area that serves every layer of the model."""
-    return _STAGED_EXPERTS * max(facts.expert_bytes.values(), default=0)
+    return min(_STAGED_EXPERTS, facts.expert_count) * max(facts.expert_bytes.values(), default=0)
+
+
+def staging_beside(need: int, room: int) -> int:
+    """How much of `room` bytes for experts is left to a staging area that needs `need` bytes.
+
+    It is taken from what is beyond the same again, so that experts never get less of a larger room.
+    """
+    return min(max(room - need, 0), need)
 
 
 def wished_pool(plan: Plan, facts: ModelFacts, machine: Machine, wished: int) -> tuple[int, tuple[Step, ...]]:
@@ -40,7 +48,8 @@ def wished_pool(plan: Plan, facts: ModelFacts, machine: Machine, wished: int) ->
         return 0, ()
     if reason := _impossible(plan, facts, machine):
         return 0, (Step(name=STEP_NO_POOL, reason=reason),)
-    room = max(spare_bytes(with_gpu_lanes(plan, facts, machine, {}), machine, plan.gpu or ""), 0)
+    spare = spare_bytes(with_gpu_lanes(plan, facts, machine, {}), machine, plan.gpu or "")
+    room = max(spare - working_bytes(facts), 0)
     everything = expert_bytes(facts, facts.moe_layers)
     most = min(wished, everything)
     useful = min(most, facts.token_cycle_bytes)

@@ -4,20 +4,60 @@ from collections.abc import Iterable
 
 from app.model.facts import ModelFacts
 from app.placement.memory import expert_bytes, predicted_use
+from app.placement.placing import STEP_DOES_NOT_FIT
 from app.placement.plan import CPU_LANE, DISK_LANE, Plan
 from app.units import format_bytes
+
+_BASIS = {
+    "measured": "predicted from this model's measured answers",
+    "calibrated": "predicted from this machine's measured rates",
+    "assumed": "predicted from typical rates of such hardware",
+}
+
+
+BASIS_WORDS = {
+    "estimated": "estimated",
+    "tables": "from the model's tables",
+    "set": "chosen",
+    "dry run": "from llama.cpp's dry run",
+    "learnt": "as loads before showed",
+}
+"""What a predicted size comes from."""
 
 
 def describe_plan(plan: Plan, facts: ModelFacts) -> str:
     """The plan in one line, its figures without the margins that are left free.
 
-    Example: "Experts of 18 of 48 layers on the GPU, 30 on the CPU, a pool of 2.0 GiB for single experts on
-    the GPU; context 8,192 tokens; predicted 6.2 GiB on CUDA0, 11.4 GiB of RAM".
+    Example: "4 of 10 experts are on the GPU; expect 18–22 tokens/s (predicted from this machine's measured
+    rates). Experts of 18 of 48 layers on the GPU, 30 on the CPU; context 8,192 tokens; predicted 6.2 GiB on
+    CUDA0, 11.4 GiB of RAM".
     """
     context = f"context {plan.n_ctx:,} tokens"
     if plan.kv_type != "f16":
         context += f", {plan.kv_type} KV cache"
-    return f"{_placement(plan, facts)}; {context}; predicted {_memory(plan)}"
+    headline = describe_gain(plan, facts)
+    return f"{headline}{' ' if headline else ''}{_placement(plan, facts)}; {context}; predicted {_memory(plan)}"
+
+
+def describe_gain(plan: Plan, facts: ModelFacts) -> str:
+    """What share of the experts is on GPUs, and the speed to expect; empty where there is neither to tell.
+
+    Example: "3 of 10 experts are on the GPU; expect 18–22 tokens/s (predicted from typical rates of such
+    hardware)."
+    """
+    said = [words for words in (_share_on_gpus(plan, facts), _expected_speed(plan)) if words]
+    text = "; ".join(said)
+    return f"{text[:1].upper()}{text[1:]}." if text else ""
+
+
+def experts_on_gpus(plan: Plan, facts: ModelFacts) -> float:
+    """Share of all expert bytes, from 0 to 1, that whole layers and the pool hold on GPUs."""
+    everything = expert_bytes(facts, facts.moe_layers)
+    if not everything:
+        return 0.0
+    layers = [layer for layer, lane in plan.expert_lanes.items() if lane not in (CPU_LANE, DISK_LANE)]
+    pool = 0 if plan.pool_on == CPU_LANE else plan.pool_bytes
+    return min((expert_bytes(facts, layers) + pool) / everything, 1.0)
 
 
 def describe_lanes(plan: Plan, facts: ModelFacts) -> tuple[str, ...]:
@@ -51,6 +91,36 @@ def named_layers(layers: Iterable[int]) -> str:
     """Layers inside a sentence: "layer 6", "layers 0–17, 20"."""
     runs = layer_runs(layers)
     return f"layer {runs}" if runs.isdigit() else f"layers {runs}"
+
+
+def _share_on_gpus(plan: Plan, facts: ModelFacts) -> str:
+    """The share in tenths: "3 of 10 experts are on the GPU"; empty where it is none or all of them."""
+    share = experts_on_gpus(plan, facts)
+    if share in (0.0, 1.0):
+        return ""
+    where = "on the GPU" if len(plan.gpus) == 1 else "on GPUs"
+    tenths = round(share * 10)
+    if tenths == 0:
+        return f"fewer than 1 of 10 experts are {where}"
+    if tenths == 10:
+        return f"more than 9 of 10 experts are {where}"
+    return f"{tenths} of 10 experts {'is' if tenths == 1 else 'are'} {where}"
+
+
+def _expected_speed(plan: Plan) -> str:
+    if any(step.name == STEP_DOES_NOT_FIT for step in plan.steps):
+        return "it is not expected to load"
+    if plan.speed is None:
+        return ""
+    decode = plan.speed.decode
+    low, high = _rate(decode.low), _rate(decode.high)
+    rates = low if low == high else f"{low}–{high}"
+    return f"expect {rates} tokens/s ({_BASIS.get(plan.speed.basis, 'predicted')})"
+
+
+def _rate(tokens_per_second: float) -> str:
+    """Two figures where one would be coarse: "0.8", "4.6", "18"."""
+    return f"{tokens_per_second:.1f}" if tokens_per_second < 10 else f"{tokens_per_second:,.0f}"
 
 
 def _placement(plan: Plan, facts: ModelFacts) -> str:

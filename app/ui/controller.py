@@ -11,8 +11,9 @@ from app.engine import client, protocol
 from app.errors import AppError, ErrorCode
 from app.hardware.facts import EngineBuild, Gpu, Machine
 from app.model.facts import ModelFacts
+from app.placement.evidence import planned
 from app.placement.plan import Plan
-from app.placement.planner import Wishes, make_plan
+from app.placement.planner import Wishes
 from app.ui.background import Background
 from app.ui.chooser import Chooser, probe_machine, read_facts_of
 from app.ui.conversation import Conversation
@@ -191,7 +192,7 @@ class Controller(QObject):
         """
         if self._facts is None or self._machine is None:
             raise AppError(ErrorCode.BAD_USAGE, "A plan needs a chosen model and a probed machine.")
-        return make_plan(self._facts, self._machine, wishes or Wishes())
+        return planned(self._facts, self._machine, wishes or Wishes())
 
     def set_plan(self, plan: Plan) -> None:
         """Make `plan` the one being edited."""

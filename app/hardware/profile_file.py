@@ -1,0 +1,155 @@
+"""Hardware profiles: a machine from a file, as `probe --json` prints it, and the same machine with other memory."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from app.errors import AppError, ErrorCode
+from app.hardware.facts import Cpu, Gpu, Machine
+from app.units import format_bytes
+
+_MOST_FILE_BYTES = 1024**2
+"""A hundred times what a large workstation's profile takes."""
+_MOST_MEMORY = 64 * 1024**4
+"""Bytes; the largest servers sold have 32 TiB of main memory."""
+_MOST_CORES = 65536
+_NOT_DEVICES = ("CPU", "disk")
+
+
+def read_profile(path: Path) -> Machine:
+    """The machine that the file describes.
+
+    Raises:
+        AppError: file_missing, file_unreadable; bad_usage, the file is no profile, has a field that a profile
+            does not have, or a value that no machine has.
+    """
+    try:
+        with path.open("rb") as file:
+            data = file.read(_MOST_FILE_BYTES + 1)
+    except FileNotFoundError as error:
+        raise AppError(ErrorCode.FILE_MISSING, f"{path} is not there.") from error
+    except OSError as error:
+        raise AppError(ErrorCode.FILE_UNREADABLE, f"{path} cannot be read.", str(error)) from error
+    if len(data) > _MOST_FILE_BYTES:
+        raise _no_profile(path, f"it is larger than {format_bytes(_MOST_FILE_BYTES)}")
+    try:
+        given = msgspec.json.decode(data)
+        machine = msgspec.convert(given, Machine)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise _no_profile(path, str(error)) from error
+    for unknown in _unknown_fields(given, msgspec.to_builtins(machine), ""):
+        raise _no_profile(path, f"'{unknown}' is no field of a profile")
+    for doubt in _doubts(machine):
+        raise _no_profile(path, doubt)
+    return machine
+
+
+def with_memory(machine: Machine, *, vram_bytes: int | None = None, ram_bytes: int | None = None) -> Machine:
+    """`machine` with other free memory: what a plan would be if so much were free.
+
+    Args:
+        machine: The machine.
+        vram_bytes: Free bytes of every GPU; more than it has makes it larger. None leaves them as they are.
+        ram_bytes: Available bytes of main memory, alike.
+
+    Raises:
+        AppError: bad_usage, no machine has so much, or there is no GPU.
+    """
+    for option, size in (("--vram", vram_bytes), ("--ram", ram_bytes)):
+        if size is not None and not 0 <= size <= _MOST_MEMORY:
+            shown = f"{size:,} bytes" if size < 0 else format_bytes(size)
+            raise AppError(
+                ErrorCode.BAD_USAGE,
+                f"{option} {shown} is impossible: no machine has more than {format_bytes(_MOST_MEMORY)}.",
+            )
+    if vram_bytes is not None:
+        if not machine.gpus:
+            raise AppError(
+                ErrorCode.BAD_USAGE,
+                "--vram is impossible: this machine has no GPU whose memory could be another. "
+                "A profile of one that has is read with --hardware.",
+            )
+        gpus = tuple(
+            msgspec.structs.replace(gpu, free_bytes=vram_bytes, total_bytes=max(gpu.total_bytes, vram_bytes))
+            for gpu in machine.gpus
+        )
+        machine = msgspec.structs.replace(machine, gpus=gpus)
+    if ram_bytes is not None:
+        total = max(machine.ram.total_bytes, ram_bytes)
+        ram = msgspec.structs.replace(machine.ram, available_bytes=ram_bytes, total_bytes=total)
+        machine = msgspec.structs.replace(machine, ram=ram)
+    return machine
+
+
+def _unknown_fields(given: Any, known: Any, place: str) -> Iterator[str]:
+    """Places in `given` that did not become part of `known`."""
+    if isinstance(given, Mapping) and isinstance(known, Mapping):
+        for name, value in given.items():
+            inside = f"{place}.{name}" if place else str(name)
+            if name in known:
+                yield from _unknown_fields(value, known[name], inside)
+            else:
+                yield inside
+    elif isinstance(given, list) and isinstance(known, (list, tuple)):
+        for index, (value, its) in enumerate(zip(given, known, strict=True)):
+            yield from _unknown_fields(value, its, f"{place}[{index}]")
+
+
+def _doubts(machine: Machine) -> Iterator[str]:
+    """Why the values cannot be those of a machine, each as the end of a sentence."""
+    if not machine.os.strip():
+        yield "os is empty"
+    yield from _doubted_cpu(machine.cpu)
+    ram = machine.ram
+    yield from _doubted_memory("ram", ram.total_bytes, "available_bytes", ram.available_bytes)
+    if not ram.total_bytes:
+        yield "ram.total_bytes is 0"
+    for index, gpu in enumerate(machine.gpus):
+        yield from _doubted_gpu(f"gpus[{index}]", gpu)
+    yield from _repeated(gpu.device for gpu in machine.gpus)
+    disk = machine.disk
+    if disk.total_bytes is not None and disk.free_bytes is not None and not 0 <= disk.free_bytes <= disk.total_bytes:
+        yield f"disk.free_bytes is {disk.free_bytes:,}, which is not from 0 to disk.total_bytes"
+
+
+def _doubted_cpu(cpu: Cpu) -> Iterator[str]:
+    bounds = (
+        ("physical_cores", cpu.physical_cores, _MOST_CORES),
+        ("logical_cores", cpu.logical_cores, _MOST_CORES),
+        ("performance_cores", cpu.performance_cores, cpu.physical_cores),
+        ("allowed_threads", cpu.allowed_threads, _MOST_CORES),
+    )
+    for name, count, most in bounds:
+        if count is not None and not 1 <= count <= most:
+            yield f"cpu.{name} is {count:,}, which is not from 1 to {most:,}"
+    if cpu.logical_cores < cpu.physical_cores:
+        yield f"cpu.logical_cores is {cpu.logical_cores:,}, less than cpu.physical_cores"
+
+
+def _doubted_gpu(place: str, gpu: Gpu) -> Iterator[str]:
+    yield from _doubted_memory(place, gpu.total_bytes, "free_bytes", gpu.free_bytes)
+    if not gpu.device or gpu.device in _NOT_DEVICES:
+        yield f"{place}.device is '{gpu.device}', which is no name of a GPU"
+
+
+def _doubted_memory(place: str, total: int, name: str, free: int) -> Iterator[str]:
+    if not 0 <= total <= _MOST_MEMORY:
+        yield f"{place}.total_bytes is {total:,}, which is not from 0 to {format_bytes(_MOST_MEMORY)}"
+    if not 0 <= free <= total:
+        yield f"{place}.{name} is {free:,}, which is not from 0 to {place}.total_bytes ({total:,})"
+
+
+def _repeated(devices: Iterable[str]) -> Iterator[str]:
+    seen: set[str] = set()
+    for device in devices:
+        if device in seen:
+            yield f"there are two GPUs '{device}'"
+        seen.add(device)
+
+
+def _no_profile(path: Path, why: str) -> AppError:
+    return AppError(
+        ErrorCode.BAD_USAGE, f"{path} is no hardware profile as `expert-lanes probe --json` prints one: {why}."
+    )

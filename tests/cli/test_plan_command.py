@@ -1,0 +1,189 @@
+"""`plan` for machines that are not this one: no engine is asked, so it runs inside the tests' own process."""
+
+import json
+from datetime import UTC, datetime
+
+import msgspec
+import pytest
+from factories import ENGINE, GIB, make_gpu, make_machine
+from gguf_files import Model, Tensor, write_file, write_model
+from model_shapes import qwen3_30b_a3b
+
+from app import cli
+from app.hardware.facts import GpuKind
+from app.hardware.fingerprint import engine_name, fingerprint
+from app.library import calibrations
+from app.placement.calibration import Calibration, ComputeRate
+from app.placement.plan import Plan
+
+
+@pytest.fixture
+def model(tmp_path):
+    return write_model(tmp_path / "qwen3.gguf", qwen3_30b_a3b())
+
+
+@pytest.fixture
+def plan_of(tmp_path, capsys, monkeypatch):
+    """Runs `plan` on a machine; returns status, standard output and standard error."""
+    monkeypatch.setenv("EXPERT_LANES_HOME", str(tmp_path / "home"))
+
+    def run(model, machine, *options):
+        profile = tmp_path / "machine.json"
+        if machine is not None:
+            profile.write_bytes(machine if isinstance(machine, bytes) else msgspec.json.encode(machine))
+        try:
+            status = cli.main(["plan", str(model), "--hardware", str(profile), *map(str, options)])
+        except SystemExit as left:
+            status = left.code
+        out, err = capsys.readouterr()
+        return status, out, err
+
+    return run
+
+
+def as_json(ran):
+    status, out, err = ran
+    assert status == 0, err
+    assert out.count("\n") == 1
+    return json.loads(out)
+
+
+def error_of(ran):
+    status, out, _ = ran
+    return status, json.loads(out)["error"]
+
+
+def test_a_plan_for_another_machine_needs_no_engine_and_is_the_same_each_time(model, plan_of, monkeypatch):
+    def no_engine(*_arguments, **_options):
+        raise AssertionError("an engine was started")
+
+    monkeypatch.setattr("app.commands.plan.EngineClient", no_engine)
+    machine = make_machine(make_gpu(7 * GIB))
+    first, second = (as_json(plan_of(model, machine, "--json")) for _ in range(2))
+    assert first == second
+    plan = msgspec.convert(first, Plan, strict=False)
+    assert (plan.gpu, plan.goal) == ("CUDA0", "speed")
+    assert plan.pool_bytes > 3 * GIB
+    assert plan.speed.basis == "assumed"
+    assert first["words"].startswith("3 of 10 experts are on the GPU; expect ")
+    assert "tokens/s (predicted from typical rates of such hardware)" in first["words"]
+    [note] = first["notes"]
+    assert "Nothing was measured on the machine of this plan" in note
+
+
+def test_what_was_measured_on_this_machine_is_used_and_for_another_not(model, plan_of, tmp_path):
+    here, other = make_machine(make_gpu(7 * GIB)), make_machine(make_gpu(7 * GIB), cores=16)
+    as_json(plan_of(model, here, "--json"))  # sets the home folder
+    calibrations.keep(
+        Calibration(
+            machine=fingerprint(here),
+            engine=engine_name(ENGINE),
+            measured_at=datetime.now(UTC).isoformat(),
+            seconds=20,
+            compute=tuple(
+                ComputeRate(device=device, type="q4_K", threads=threads, bytes_per_second=rate, flops_per_second=1e12)
+                for device, threads, rate in (("CPU", 6, 21e9), ("CUDA0", 0, 150e9))
+            ),
+        )
+    )
+    plan = as_json(plan_of(model, here, "--json"))
+    assert (plan["speed"]["basis"], plan["notes"]) == ("calibrated", [])
+    assert "from this machine's measured rates" in plan["words"]
+    elsewhere = as_json(plan_of(model, other, "--json"))
+    assert elsewhere["speed"]["basis"] == "assumed"
+    assert "what was measured on another is not used" in elsewhere["notes"][0]
+    larger = as_json(plan_of(model, here, "--vram", "24GiB", "--json"))
+    assert larger["speed"]["basis"] == "assumed"
+    assert "another machine than the one that is planned for" in larger["notes"][0]
+    # A record that cannot be read is told, and typical rates are used.
+    [record] = (tmp_path / "home" / "data" / "machine").glob("calibration-*.json")
+    record.write_bytes(b"{")
+    damaged = as_json(plan_of(model, here, "--json"))
+    assert damaged["speed"]["basis"] == "assumed"
+    assert "is damaged" in damaged["notes"][0]
+
+
+def test_the_plan_in_words_has_its_speed_lanes_and_memory(model, plan_of):
+    status, out, _ = plan_of(model, make_machine(make_gpu(7 * GIB)))
+    assert status == 0
+    assert out.startswith("3 of 10 experts are on the GPU; expect ")
+    assert "Bound by " in out
+    assert "CUDA0: pool for single experts" in out
+    assert "(predicted" in out
+
+
+def test_other_graphics_and_main_memory_make_another_plan(model, plan_of):
+    machine = make_machine(make_gpu(7 * GIB))
+    larger = as_json(plan_of(model, machine, "--vram", "24GiB", "--json"))
+    assert set(larger["expert_lanes"].values()) == {"CUDA0"}
+    none = as_json(plan_of(model, machine, "--vram", "0", "--json"))
+    assert none["gpu"] is None
+    assert [step["name"] for step in none["steps"]] == ["cpu only"]
+    tiny = as_json(plan_of(model, machine, "--vram", "0", "--ram", "4GiB", "--json"))
+    assert "disk" in tiny["expert_lanes"].values()
+    hopeless = as_json(plan_of(model, machine, "--vram", "0", "--ram", "64MiB", "--json"))
+    assert hopeless["steps"][-1]["name"] == "does not fit"
+
+
+def test_goals_and_whole_layers_are_wishes(model, plan_of):
+    machine = make_machine(make_gpu(8 * GIB))
+    context = as_json(plan_of(model, machine, "--goal", "context", "--json"))
+    assert (context["n_ctx"], context["goal"]) == (32_768, "context")
+    quiet = as_json(plan_of(model, machine, "--goal", "quiet", "--json"))
+    assert quiet["threads"] == 3
+    layers = as_json(plan_of(model, machine, "--layers", 3, "--pool", "off", "--json"))
+    assert [layer for layer, lane in layers["expert_lanes"].items() if lane == "CUDA0"] == ["0", "1", "2"]
+
+
+def test_a_machine_with_integrated_graphics_keeps_experts_in_one_memory(model, plan_of):
+    machine = make_machine(make_gpu(8 * GIB, device="Vulkan0", kind=GpuKind.INTEGRATED))
+    plan = as_json(plan_of(model, machine, "--json"))
+    assert len(set(plan["expert_lanes"].values())) == 1
+    assert plan["pool_bytes"] == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--vram", "1EiB"), "no machine has more than 64.0 TiB"),
+        (("--ram", "9000000000G"), "larger than any memory"),
+        (("--ram", "-1"), "is not a size"),
+        (("--vram", "much"), "is not a size"),
+        (("--ctx", "50000"), "this model takes 1 to 32,768"),
+        (("--layers", "49"), "48 layers with experts"),
+        (("--layers", "-1"), "not a whole number"),
+        (("--goal", "cheap"), "invalid choice"),
+        (("--gpu", "CUDA3"), "there are: CUDA0"),
+        (("--kv", "q5_0"), "invalid choice"),
+    ],
+)
+def test_impossible_wishes_are_refused_in_words(model, plan_of, options, words):
+    status, _, err = plan_of(model, make_machine(make_gpu()), *options)
+    assert status == 2
+    assert words in err
+
+
+def test_graphics_memory_without_a_gpu_is_refused(model, plan_of):
+    status, error = error_of(plan_of(model, make_machine(), "--vram", "8GiB", "--json"))
+    assert (status, error["code"]) == (2, "bad_usage")
+    assert "no GPU" in error["message"]
+
+
+@pytest.mark.parametrize("data", [None, b"not a profile", b"{}"])
+def test_a_missing_or_damaged_profile_is_refused(model, plan_of, data):
+    status, error = error_of(plan_of(model, data, "--json"))
+    assert status == (3 if data is None else 2)
+    assert "machine.json" in error["message"]
+
+
+def test_weights_of_a_type_that_the_engine_does_not_know_are_refused(tmp_path, plan_of):
+    known = Model("llama", {}, (Tensor("token_embd.weight", (32, 32), "F32"),))
+    path = write_file(tmp_path / "unknown.gguf", known.metadata, known.tensors)
+    data = path.read_bytes()
+    name = b"token_embd.weight"
+    # After the name: the number of dimensions, the dimensions, then the type.
+    place = data.index(name) + len(name) + 4 + 2 * 8
+    path.write_bytes(data[:place] + (4).to_bytes(4, "little") + data[place + 4 :])
+    status, error = error_of(plan_of(path, make_machine(), "--json"))
+    assert (status, error["code"]) == (3, "model_unsupported")
+    assert "tensor type 4" in error["message"]
