@@ -8,6 +8,8 @@ from app.commands.common import AddCommand, machine_of, print_json
 from app.engine.client import EngineClient
 from app.errors import EXIT_OK
 from app.hardware import words as hardware_words
+from app.library.load_memory import with_learnt
+from app.placement.memory_learning import learnt_words
 
 
 def add(add_command: AddCommand) -> None:
@@ -17,7 +19,7 @@ def add(add_command: AddCommand) -> None:
 
 def _run(parsed: argparse.Namespace) -> int:
     with EngineClient() as client:
-        machine = machine_of(client)
+        machine = with_learnt(machine_of(client))
     if parsed.json:
         print_json(msgspec.to_builtins(machine))
         return EXIT_OK
@@ -36,6 +38,8 @@ def _run(parsed: argparse.Namespace) -> int:
             print(f"         without the expert device: {engine.expert_device_reason}")
         for note in engine.notes:
             print(f"         {note}")
+    for words in learnt_words(machine):
+        print(f"Learnt   {words}")
     for note in machine.notes:
         print(f"Note     {note}")
     return EXIT_OK

@@ -1,7 +1,7 @@
 """The ctypes face of the native expert device (`native/expert_device.h`): one method for each of its functions."""
 
 import ctypes
-import sys
+import os
 from collections.abc import Iterable
 from ctypes import POINTER
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-import app.engine
+from app import native_library
 from app.engine.cache_types import (
     RESULT_WORDS,
     LayerStruct,
@@ -32,7 +32,7 @@ from app.placement.plan import CachePolicy, ExpertPin
 
 __all__ = ["ABI", "ExpertDevice", "Experts", "Phase", "Residency", "Result", "library_path"]
 
-ABI = 2
+ABI = 3
 MAX_LAYERS = 1024
 _BATCHES_AT_ONCE = 1024  # as many as the library keeps
 _ALL_LAYERS = -1
@@ -54,6 +54,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "set_pool": (i32, [i64, text, u64, u64]),
     "read_pool": (i32, [i64, text, POINTER(PoolStruct)]),
     "set_policy": (i32, [i64, POINTER(PolicyStruct)]),
+    "set_host_lock": (i32, [i64, u64]),
     "set_pins": (i32, [i64, POINTER(PinEntryStruct), i32]),
     "set_heat": (i32, [i64, i32, raw, i32]),
     "shape": (i32, [i64, POINTER(i32), POINTER(i32)]),
@@ -82,12 +83,7 @@ def library_path() -> Path:
     Raises:
         AppError: engine_missing, it is in neither.
     """
-    name = "expert_device.dll" if sys.platform == "win32" else "libexpert_device.so"
-    for folder in app.engine.__path__:
-        for path in (Path(folder) / name, Path(folder) / f"lib{name}"):
-            if path.exists():
-                return path
-    raise AppError(ErrorCode.ENGINE_MISSING, f"The native expert device ({name}) is not installed.")
+    return native_library.find("engine", "expert_device", "The native expert device")
 
 
 class ExpertDevice:
@@ -103,6 +99,8 @@ class ExpertDevice:
     """
 
     def __init__(self, path: Path | None = None) -> None:
+        # ggml's CUDA backend locks memory only in a process that has this; what is locked is the policy's to say.
+        os.environ.setdefault("GGML_CUDA_REGISTER_HOST", "1")
         try:
             self._library = ctypes.CDLL(str(path or library_path()))
             self._library.expert_device_abi.restype = i32
@@ -182,9 +180,10 @@ class ExpertDevice:
         return out
 
     def set_policy(self, context: int, policy: CachePolicy, *, wait_for_copies: bool = False) -> None:
-        """Say how the pool is filled; the values must have been checked."""
+        """Say how the pool is filled; the values must have been checked. Memory is locked by the next `set_pool`."""
         given = policy_struct(policy, wait_for_copies=wait_for_copies)
         self._check(self._library.expert_device_set_policy(context, ctypes.byref(given)))
+        self._check(self._library.expert_device_set_host_lock(context, policy.lock_bytes))
 
     def set_pins(self, context: int, pins: Iterable[ExpertPin]) -> None:
         """Set pins, all or (when one is refused) none."""

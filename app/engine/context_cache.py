@@ -170,13 +170,12 @@ class ContextCache:
 
     def facts(self, *, experts: bool, since: int) -> CacheFacts:
         """Everything the protocol tells of the cache; batches from index `since` on."""
-        decode = self._device.totals(self._context, Phase.DECODE)
         batches = self._batches(since)
         return CacheFacts(
             pool=self.pool_facts(),
             policy=self._policy,
-            decode=_totals(decode),
-            prompt=_totals(self._device.totals(self._context, Phase.PROMPT)),
+            decode=self.totals(Phase.DECODE),
+            prompt=self.totals(Phase.PROMPT),
             batches=batches,
             next_batch=batches[-1].index + 1 if batches else since,
             layers=self._layers() if experts else {},
@@ -193,12 +192,18 @@ class ContextCache:
             requested_bytes=self._requested,
             allocated_bytes=pool.allocated,
             staging_bytes=pool.staging,
+            working_bytes=pool.working,
+            locked_bytes=pool.locked,
             slots=pool.slots,
             resident=pool.resident,
             unplaced_pins=pool.unplaced_pins,
             used=_works(pool) and hits > 0,
             reason=self._reason(pool, hits, misses, "since the pool was set"),
         )
+
+    def totals(self, phase: Phase) -> CacheTotals:
+        """What a phase has come to since the load."""
+        return _totals(self._device.totals(self._context, phase))
 
     def sums(self) -> Sums:
         """What decoding has come to so far."""

@@ -9,14 +9,20 @@ import llama_cpp
 import msgspec
 from llama_cpp import llama_cpp as llama
 
-from app.engine import loading, protocol
+from app.engine import dry_run, loading, protocol
 from app.engine.cache import ExpertDevice
+from app.engine.calibrate import Calibrator
 from app.engine.context_cache import ContextCache, without_pool
+from app.engine.cores import Cores
 from app.engine.ggml import Ggml
 from app.engine.logs import LogTap
+from app.engine.measure import Measurer
+from app.engine.observer import Observer
+from app.engine.parameters import residency_of
 from app.engine.session import Session
 from app.errors import AppError, ErrorCode
 from app.hardware.facts import EngineBuild, Gpu
+from app.hardware.fingerprint import engine_name
 
 Routings = dict[int, tuple[int, ...]]
 ShortOrder = protocol.SetPins | protocol.SetPolicy | protocol.ReadCache
@@ -41,13 +47,16 @@ class Engine:
         self._profiles = profiles
         self._long = threading.Lock()  # held by a long order, and while the model is freed; before the other lock
         self._session: Session | None = None
+        self._measurer: Measurer | None = None  # of the session, whose context it shares
         self._tap = LogTap(self._tell_error)
+        self._cores = Cores()
         self._ggml = Ggml()
         self._notes: list[str] = []
         self._tap.on_line = self._note
         self._ggml.load_backends()
         self._tap.on_line = None
         self._device, self._device_reason = self._expert_device(stock)
+        self._observer: Observer | None = None
         llama.llama_backend_init()
 
     def _expert_device(self, stock: bool) -> tuple[ExpertDevice | None, str]:
@@ -97,6 +106,9 @@ class Engine:
             AppError: as `loading.load` and `Session` do; nothing is loaded then.
         """
         self.unload(lock)
+        # Before llama.cpp starts threads: these are on the processors of the one that starts them.
+        self._cores.keep_to(request.plan.cpu_cores)
+        observer = self._watch()
         last_percent = -1
 
         def progress(fraction: float) -> bool:
@@ -118,8 +130,21 @@ class Engine:
         if session.prompter.fallback:
             self._on_log(logging.WARNING, session.prompter.fallback)
         with lock:
-            self._session = session
-        return msgspec.structs.replace(loaded.report, id=request.id)
+            self._session, self._measurer = session, Measurer(session)
+        return msgspec.structs.replace(loaded.report, id=request.id, observed=observer.observe())
+
+    def dry_run(self, request: protocol.DryRun) -> protocol.DryRan:
+        """Lay a plan out without loading it; the loaded model stays.
+
+        Raises:
+            AppError: as `dry_run.dry_run` does.
+        """
+        self._watch()
+        try:
+            return dry_run.dry_run(request.plan, self._ggml, self._device, self._tap)
+        finally:
+            if self._device is not None and self._session is not None:
+                self._device.set_residency(residency_of(self._session.loaded.plan))
 
     def generate(
         self,
@@ -132,13 +157,49 @@ class Engine:
         Raises:
             AppError: engine_failed without a model, and as `Session.generate` does.
         """
-        if self._session is None:
+        if self._session is None or self._measurer is None:
             raise AppError(ErrorCode.ENGINE_FAILED, "No model is loaded.")
+        self._measurer.forget()
         try:
             return self._session.generate(request, emit, stopped)
         finally:
             if (cache := self._session.loaded.cache) is not None:
                 cache.save_profile(only_if_due=True)
+
+    def measure(
+        self,
+        request: protocol.Measure,
+        emit: Callable[[protocol.Event], None],
+        stopped: Callable[[], bool],
+    ) -> protocol.Measured:
+        """Measure the loaded model.
+
+        Raises:
+            AppError: engine_failed without a model, and as `Measurer.measure` does.
+        """
+        if self._measurer is None:
+            raise AppError(ErrorCode.ENGINE_FAILED, "No model is loaded.")
+        return self._measurer.measure(request, emit, stopped)
+
+    def calibrate(
+        self,
+        request: protocol.Calibrate,
+        emit: Callable[[protocol.Event], None],
+        stopped: Callable[[], bool],
+        lock: threading.Lock,
+    ) -> protocol.Calibrated:
+        """Free the loaded model and measure what the machine does with expert weights.
+
+        Raises:
+            AppError: engine_failed without the expert device, and as `Calibrator` does.
+        """
+        if self._device is None:
+            message = f"The machine can be measured only with the expert device: {self._device_reason}"
+            raise AppError(ErrorCode.ENGINE_FAILED, message)
+        self.unload(lock)
+        gpus, build = self.devices()
+        calibration = Calibrator(request, gpus, engine_name(build), emit, stopped).run()
+        return protocol.Calibrated(id=request.id, calibration=calibration)
 
     def unload(self, lock: threading.Lock) -> None:
         """Free the model, if any; the lock keeps `routing`, `short_order` and `abort` out meanwhile."""
@@ -146,7 +207,7 @@ class Engine:
             if self._session is not None and (cache := self._session.loaded.cache) is not None:
                 cache.close()
             with lock:
-                session, self._session = self._session, None
+                session, self._session, self._measurer = self._session, None, None
                 if session is not None:
                     session.loaded.close()
 
@@ -191,6 +252,12 @@ class Engine:
                 return cache.set_trace(request.path)
             cache.set_pool(request.pool_bytes, request.staging_bytes)
             return cache.facts(experts=True, since=0)
+
+    def _watch(self) -> Observer:
+        """Who looks at this process's memory, made before anything was loaded."""
+        if self._observer is None:
+            self._observer = Observer(self._ggml.gpus())
+        return self._observer
 
     def _loaded_session(self) -> Session:
         if self._session is None:

@@ -302,8 +302,14 @@ class Worker:
         elif isinstance(request, protocol.Unload):
             engine.unload(self._lock)
             self._events.write(protocol.Unloaded(id=request.id))
+        elif isinstance(request, protocol.DryRun):
+            self._events.write(msgspec.structs.replace(engine.dry_run(request), id=request.id))
         elif isinstance(request, protocol.Generate):
             self._events.write(engine.generate(request, self._events.write, stopped))
+        elif isinstance(request, protocol.Calibrate):
+            self._events.write(engine.calibrate(request, self._events.write, stopped, self._lock))
+        elif isinstance(request, protocol.Measure):
+            self._events.write(engine.measure(request, self._events.write, stopped))
 
     def _started_engine(self) -> "Engine":
         if self._engine is None:

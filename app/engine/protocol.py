@@ -10,7 +10,7 @@ from app.hardware.facts import EngineBuild, Gpu
 from app.placement.cache_facts import BatchFacts, CacheReport, CacheTotals, LayerExperts, PoolFacts
 from app.placement.calibration import Calibration
 from app.placement.plan import CachePolicy, ExpertPin, Plan
-from app.placement.report import BufferReport
+from app.placement.report import BufferReport, ObservedMemory
 
 PROTOCOL_VERSION = 3
 MAX_LINE_BYTES = 64 * 1024 * 1024
@@ -216,6 +216,7 @@ class Loaded(Event, frozen=True, kw_only=True, tag="loaded"):
         differences: One sentence for each point where what was loaded is not what the plan said.
         expert_device: True where the native device counts routings for the CPU-lane layers.
         reason: Why `expert_device` is false, else empty.
+        observed: What system and driver show of the engine after the load; devices they show nothing of are left out.
     """
 
     seconds: float
@@ -225,6 +226,7 @@ class Loaded(Event, frozen=True, kw_only=True, tag="loaded"):
     differences: tuple[str, ...]
     expert_device: bool
     reason: str = ""
+    observed: tuple[ObservedMemory, ...] = ()
 
 
 class Unloaded(Event, frozen=True, kw_only=True, tag="unloaded"):

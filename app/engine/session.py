@@ -20,8 +20,7 @@ from app.placement.plan import CPU_LANE
 # about this long, so that stopping stays under 200 ms.
 _UNSTOPPABLE_SECONDS = 0.12
 _SMALLEST_BATCH = 16
-_DECODE_ABORTED = 2
-_DECODE_NO_ROOM = 1
+DECODE_ABORTED, DECODE_NO_ROOM = 2, 1  # results of llama_decode
 _STOP_CHECK = Callable[[], bool]
 
 
@@ -127,7 +126,7 @@ class Session:
         if keep == len(self._cached) or (keep > 0 and llama.llama_memory_seq_rm(self._memory, 0, keep, -1)):
             self._cached = tokens[:keep]
             return keep
-        self._forget()
+        self.forget()
         return 0
 
     def _prompt(
@@ -214,15 +213,16 @@ class Session:
             self._cached += tokens
             return True
         if not llama.llama_memory_seq_rm(self._memory, 0, len(self._cached), -1):
-            self._forget()
-        if result == _DECODE_ABORTED:
+            self.forget()
+        if result == DECODE_ABORTED:
             return False
-        self._forget()
-        if result == _DECODE_NO_ROOM:
+        self.forget()
+        if result == DECODE_NO_ROOM:
             raise AppError(ErrorCode.CONTEXT_FULL, "The context has no room for more tokens.")
         raise AppError(ErrorCode.ENGINE_FAILED, f"llama.cpp could not compute a batch (code {result}).")
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
+        """Empty the context."""
         llama.llama_memory_clear(self._memory, True)
         self._cached = []
 

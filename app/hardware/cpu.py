@@ -99,6 +99,7 @@ def _from_linux(root: Path) -> tuple[Cpu, tuple[str, ...]]:
             logical_cores=len(online),
             isa=isa,
             allowed_threads=allowed,
+            performance_cpus=tuple(sorted(fast)) if fast < online else (),
         ),
         tuple(notes),
     )
@@ -187,6 +188,7 @@ def _from_windows() -> tuple[Cpu, tuple[str, ...]]:
             performance_cores=windows.performance_cores(cores),
             logical_cores=sum(core.threads for core in cores),
             isa=isa,
+            performance_cpus=windows.performance_cpus(cores),
         ),
         notes,
     )

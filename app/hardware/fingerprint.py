@@ -1,8 +1,8 @@
-"""A short name for what a machine is, so that what was measured on one is not taken for another's."""
+"""Short names for what a machine and its engine are, so that what was measured is not taken for another's."""
 
 import hashlib
 
-from app.hardware.facts import Machine
+from app.hardware.facts import EngineBuild, Machine
 
 _GIB = 1024**3
 
@@ -16,3 +16,8 @@ def fingerprint(machine: Machine) -> str:
     parts.append(str(round(machine.ram.total_bytes / _GIB)))
     parts += sorted(f"{gpu.device} {gpu.name} {round(gpu.total_bytes / _GIB)}" for gpu in machine.gpus)
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
+
+
+def engine_name(build: EngineBuild) -> str:
+    """Versions and backends of the engine: measurements with another one do not tell how fast this one is."""
+    return f"llama-cpp-python {build.llama_cpp_python}, ggml {build.ggml}, {build.build}"

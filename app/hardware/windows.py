@@ -6,7 +6,7 @@ Importable everywhere; the calling functions work on Windows only.
 import ctypes
 import struct
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from app.hardware.sources import NotSeenError
 
@@ -43,10 +43,14 @@ _FEATURES_ARM = {
 
 @dataclass(frozen=True)
 class Core:
-    """A physical core: how many threads it runs, and its class (higher is faster, 0 where all are alike)."""
+    """A physical core: how many threads it runs, and its class (higher is faster, 0 where all are alike).
+
+    `processors` are their numbers; empty outside the first group of processors, which a program starts in.
+    """
 
     threads: int
     efficiency_class: int
+    processors: tuple[int, ...] = field(default=(), compare=False)
 
 
 def parse_cores(records: bytes) -> tuple[Core, ...]:
@@ -61,7 +65,7 @@ def parse_cores(records: bytes) -> tuple[Core, ...]:
         try:
             relation, size, _flags, efficiency_class, groups = _CORE_HEAD.unpack_from(records, at)
             masks = [
-                _GROUP_MASK.unpack_from(records, at + _CORE_HEAD.size + index * _GROUP_MASK.size)[0]
+                _GROUP_MASK.unpack_from(records, at + _CORE_HEAD.size + index * _GROUP_MASK.size)
                 for index in range(groups)
             ]
         except struct.error as error:
@@ -69,7 +73,9 @@ def parse_cores(records: bytes) -> tuple[Core, ...]:
         if size < _CORE_HEAD.size:
             raise NotSeenError("Windows gave processor records that cannot be read.")
         if relation == _RELATION_PROCESSOR_CORE:
-            cores.append(Core(sum(mask.bit_count() for mask in masks), efficiency_class))
+            first = next((mask for mask, group in masks if group == 0), 0)
+            processors = tuple(number for number in range(first.bit_length()) if first >> number & 1)
+            cores.append(Core(sum(mask.bit_count() for mask, _ in masks), efficiency_class, processors))
         at += size
     return tuple(cores)
 
@@ -78,6 +84,14 @@ def performance_cores(cores: tuple[Core, ...]) -> int:
     """How many cores are of the fastest class."""
     best = max((core.efficiency_class for core in cores), default=0)
     return sum(1 for core in cores if core.efficiency_class == best)
+
+
+def performance_cpus(cores: tuple[Core, ...]) -> tuple[int, ...]:
+    """Numbers of the logical processors of the fastest class; empty where all are alike or in several groups."""
+    best = max((core.efficiency_class for core in cores), default=0)
+    if performance_cores(cores) == len(cores) or not all(core.processors for core in cores):
+        return ()
+    return tuple(sorted(number for core in cores if core.efficiency_class == best for number in core.processors))
 
 
 def system_name() -> str:

@@ -28,6 +28,8 @@ class PoolFacts(msgspec.Struct, frozen=True, kw_only=True):
         device: Engine name.
         requested_bytes, allocated_bytes: What the plan or the user asked for, and what the device gave for slots.
         staging_bytes: What the device gave for experts that are copied over for one batch.
+        working_bytes: What it gave to compute experts in.
+        locked_bytes: Main memory that is page-locked for copies to it.
         slots: Experts it has room for, over all layers. resident: how many it holds now.
         unplaced_pins: Experts pinned to the GPU that there is no slot for.
         used: True while it computes hits. reason: why not, or what keeps it from helping; else empty.
@@ -42,6 +44,8 @@ class PoolFacts(msgspec.Struct, frozen=True, kw_only=True):
     unplaced_pins: int
     used: bool
     reason: str
+    working_bytes: int = 0
+    locked_bytes: int = 0
 
 
 class CacheTotals(msgspec.Struct, frozen=True, kw_only=True):

@@ -26,6 +26,7 @@ def check_policy(policy: CachePolicy) -> None:
         ("window", policy.window, 0, _MOST_COUNT),
         ("margin", policy.margin, 1, math.inf),
         ("threshold", policy.threshold, 0, 1),
+        ("locked memory", policy.lock_bytes, 0, _MOST_BYTES),
     )
     for name, value, least, most in bounds:
         if not least <= value <= most or math.isinf(value):

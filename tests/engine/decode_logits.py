@@ -5,6 +5,7 @@ each run's name, logits in float32 [rows, vocabulary] or an answer's token ids, 
 device counted.
 """
 
+import ctypes
 import json
 import sys
 from collections.abc import Sequence
@@ -40,6 +41,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
         kind: One of POLICIES.
         insert_cap, window: As in `CachePolicy`.
         wait: A layer waits for its copies, so that hits are the same in every run.
+        lock_bytes: Main memory that may be page-locked for copies.
     """
 
     name: str
@@ -50,6 +52,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     insert_cap: int = 64
     window: int = 0
     wait: bool = True
+    lock_bytes: int = 0
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,6 +65,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         repack: Let llama.cpp use the CPU's faster layouts.
         repacked: Residency of the experts with the expert device.
         pool_device: ggml's name of the device that has the pool.
+        device_library: Library of a device of the tests' own, which is loaded; empty for none.
         threads: Of the CPU.
         batches: Sizes, in tokens.
         prompt: Text to answer instead, greedily, with `answer` tokens; the ids are stored.
@@ -74,6 +78,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     repack: bool = True
     repacked: bool = False
     pool_device: str = "CPU"
+    device_library: str = ""
     threads: int = 1
     batches: tuple[int, ...] = BATCHES
     prompt: str = ""
@@ -137,7 +142,13 @@ def pool_bytes(device: ExpertDevice, context: int, pool: float | str) -> int:
 
 def configure(device: ExpertDevice, context: int, run: Run, pool_device: str) -> None:
     """Policy and pool of a run; the pool is given up first, so that every run begins with an empty one."""
-    policy = CachePolicy(kind=run.kind, insert_cap=run.insert_cap, window=run.window, stream=run.stream)
+    policy = CachePolicy(
+        kind=run.kind,
+        insert_cap=run.insert_cap,
+        window=run.window,
+        stream=run.stream,
+        lock_bytes=run.lock_bytes,
+    )
     device.set_policy(context, policy, wait_for_copies=run.wait)
     largest = max(layer.expert_bytes for layer in device.layers(context))
     staging = run.staging * largest + PADDING if run.staging else 0
@@ -170,6 +181,8 @@ def facts(device: ExpertDevice, context: int, before: dict[str, int], pool_devic
         "resident": pool.resident,
         "result": pool.result,
         "reason": pool.reason.decode(),
+        "locked": pool.locked,
+        "ahead": pool.ahead,
         "layer_slots": [layer.slots for layer in layers],
         "layer_resident": [layer.resident for layer in layers],
         "layer_experts": [layer.experts for layer in layers],
@@ -212,6 +225,8 @@ def main() -> None:
     """Decode every model that was named."""
     folder, job = Path(sys.argv[1]), msgspec.json.decode(sys.argv[2], type=Job)
     process = LlamaProcess(with_device=job.device)
+    if job.device_library:
+        ctypes.CDLL(job.device_library).faulty_register()
     for name in sys.argv[3:]:
         np.savez(folder / f"{Path(name).stem}.npz", **decode(process, Path(name), job))
 

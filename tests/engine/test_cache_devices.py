@@ -22,7 +22,7 @@ from app.placement.plan import CachePolicy
 
 TOKENS = token_ids(36, 96)
 OTHER = "FAULTY"  # a device with memory of its own; here nothing fails on it
-EAGER = CachePolicy(kind="lru", insert_cap=64, window=0, stream="auto")
+EAGER = CachePolicy(kind="lru", insert_cap=64, window=0, stream="auto", lock_bytes=1 << 22)
 
 
 def two_devices(folder: Path, library: str) -> dict[str, Any]:
@@ -47,6 +47,8 @@ def two_devices(folder: Path, library: str) -> dict[str, Any]:
             "resident": {where: pool.resident for where, pool in pools.items()},
             "layer_slots": [layer.slots for layer in device.layers(context.id)],
             "layer_resident": [layer.resident for layer in device.layers(context.id)],
+            "locked": {where: pool.locked for where, pool in pools.items()},
+            "reasons": {where: pool.reason.decode() for where, pool in pools.items()},
             "hits": device.totals(context.id, Phase.DECODE).hits,
             "buffers": other.buffers(),
         }
@@ -90,6 +92,13 @@ def test_a_layer_that_moves_gives_its_slots_up_and_gets_others_with_the_next_siz
     assert min(together["layer_slots"]) > 0
     assert together["hits"] > moved["hits"]
     assert together["buffers"] == 0, "nothing is left on the device that was given up"
+
+
+def test_a_device_that_cannot_lock_memory_says_so_and_works_without(told):
+    apart, moved = told[0]["apart"], told[0]["moved"]
+    assert apart["locked"][OTHER] > apart["locked"]["CPU"] == 0
+    assert apart["reasons"] == {"CPU": "CPU cannot lock main memory: copies to it are made without.", OTHER: ""}
+    assert moved["locked"][OTHER] == 0, "nothing of a layer that left"
 
 
 def test_the_numbers_are_stocks_wherever_the_pools_are(told, tmp_path):

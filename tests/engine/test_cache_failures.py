@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from decode_logits import Job
 from decoding import decode, run_child
-from faulty_decoding import ARMED, BATCHES, CHURNS, Case, Told
+from faulty_decoding import ARMED, BATCHES, CHURNS, STIRS, Case, Told
 from native_build import faulty_device
 from tiny_shapes import mixtral
 
@@ -43,6 +43,10 @@ WORKING_MEMORY = [Case(name="working memory", fault="allocate", nth=4, armed="po
 COPYING = [
     Case(name="copy 2", fault="copy", nth=2, pool=0.3),
     Case(name="copy 4", fault="copy", nth=4, pool=0.3),
+    *(
+        Case(name=f"copy {nth} of a prompt", fault="copy", nth=nth, batch=4, **PATHS["experts streamed"])
+        for nth in (24, 26, 28)
+    ),
     Case(name="copy 2, streamed", fault="copy", nth=2, **PATHS["experts streamed"]),
 ]
 FILLING = [Case(name="copy while the pool is filled", fault="copy", nth=5, armed="pool", pool=1.0, pinned=True)]
@@ -64,10 +68,21 @@ THROWN = [
     Case(name=f"allocation {nth} throws", fault="allocate_throw", nth=nth, armed="pool", pool=0.5, staging=2)
     for nth in (1, 2, 4)
 ]
+CLEARED = [
+    Case(name=f"clearing {nth} fails", fault="clear", nth=nth, armed="pool", pool=0.5, staging=2, stream="always")
+    for nth in (1, 2, 4)  # of the first and the second layer's slots, of the staging area
+]
 UNSUPPORTED = [Case(name="no MUL_MAT_ID", refuse_op="MUL_MAT_ID", pool=1.0)]
 HEALTHY = [Case(name=f"healthy, {path}", **options) for path, options in PATHS.items()]
+LOCKED = [Case(name=f"locked, {path}", lock=1.0, **options) for path, options in PATHS.items()]
+LOCKED_IN_PART = [
+    Case(name="may lock a third", lock=0.3, **PATHS["experts streamed beside a pool"]),
+    Case(name="third lock refused", fault="lock", nth=3, armed="pool", lock=1.0, **PATHS["some experts in the pool"]),
+    Case(name="locked while resized", armed="resize", resized=0.8, lock=1.0, pool=0.3, staging=2, stream="always"),
+]
 FAILING = [*WHILE_DECODING, *COPYING]
-CASES = [*HEALTHY, *FAILING, *WORKING_MEMORY, *FILLING, *MEASURING, *MOVING, *REFUSED, *THROWN, *UNSUPPORTED]
+CASES = [*HEALTHY, *FAILING, *WORKING_MEMORY, *FILLING, *MEASURING, *MOVING, *REFUSED, *THROWN, *CLEARED, *UNSUPPORTED]
+CASES += [*LOCKED, *LOCKED_IN_PART]
 BATCHES_BEFORE = {case.name: case.batch for case in CASES}
 
 
@@ -129,6 +144,42 @@ def test_a_device_without_faults_is_used_all_along(case, outcomes):
     used = np.array(told.hits) + np.array(told.streamed)
     assert (used[ARMED:] > 0).all()
     assert told.released == Result.OK
+
+
+@by_name(LOCKED)
+def test_memory_that_experts_are_copied_from_is_locked_and_let_go_with_the_pool(case, outcomes):
+    told = outcomes.told[case]
+    before, after = told.locks
+    assert 0.6 * told.may_lock < min(told.locked) <= told.may_lock, "all but the pages that others share"
+    assert before.bytes == told.locked[-1]
+    assert before.copies > 0
+    assert after.bytes == 0
+    assert set(told.reasons) == {""}
+
+
+@by_name([*LOCKED, *LOCKED_IN_PART])
+def test_no_copy_is_made_of_memory_that_is_locked_in_part(case, outcomes):
+    assert outcomes.told[case].locks[1].torn == 0
+    assert outcomes.told[case].locks[1].bytes == 0
+
+
+def test_no_more_memory_is_locked_than_was_allowed(outcomes):
+    told = outcomes.told["may lock a third"]
+    assert 0 < told.locked[-1] <= told.may_lock
+
+
+def test_where_no_more_memory_can_be_locked_it_is_said_and_copies_go_on_without(outcomes):
+    told = outcomes.told["third lock refused"]
+    whole = outcomes.told["locked, some experts in the pool"]
+    assert told.given == Result.OK
+    assert 0 < told.locked[-1] < whole.locked[-1]
+    assert told.reasons[-1].startswith(f"FAULTY refused to lock more than {told.locked[-1]} bytes")
+    assert told.hits == whole.hits
+
+
+@by_name([case for case in HEALTHY if case.stream == "always"])
+def test_a_prompts_next_experts_are_copied_before_their_layer_begins(case, outcomes):
+    assert outcomes.told[case].ahead > 0
 
 
 @by_name(FAILING)
@@ -199,6 +250,18 @@ def test_an_allocation_that_throws_counts_as_refused(case, outcomes):
     assert "FAULTY refused memory" in told.reasons[0]
 
 
+@by_name(CLEARED)
+def test_a_device_that_fails_while_memory_on_it_is_cleared_is_off_and_keeps_none(case, outcomes):
+    told = outcomes.told[case]
+    assert told.failed == 1
+    assert told.given == Result.DEVICE_FAILED
+    assert set(told.results) == {Result.DEVICE_FAILED}
+    assert set(told.reasons) == {"FAULTY failed while memory on it was cleared."}
+    assert set(told.slots) == {0}
+    assert set(told.allocated) == {0}
+    assert sum(told.hits) + sum(told.streamed) == 0
+
+
 def test_layers_that_got_their_slots_before_memory_ran_out_use_them(outcomes):
     told = outcomes.told["second allocation"]
     assert told.given == Result.NO_MEMORY
@@ -241,6 +304,20 @@ def test_copies_under_way_while_a_pool_is_resized_are_never_taken_for_later_ones
     stock = decode(tmp_path, Job(batches=(1,) * CHURNS), model)["model"].logits["stock"]
     assert outcomes.logits["churned_hits"] > 0
     np.testing.assert_array_equal(outcomes.logits["churned"], stock)
+
+
+def test_a_staging_area_that_changes_while_experts_are_copied_ahead_changes_no_number(outcomes, model, tmp_path):
+    stock = decode(tmp_path, Job(batches=(17,) * STIRS), model)["model"].logits["stock"]
+    np.testing.assert_array_equal(outcomes.logits["stirred"], stock)
+
+
+def test_the_device_is_waited_for_when_the_processor_runs_out_of_memory_beside_it(outcomes, model, tmp_path):
+    told = msgspec.json.decode(str(outcomes.logits["starvation"]))
+    assert told["ended"] == 1, "the decode failed"
+    assert told["unwaited"] == 0
+    assert told["result"] == Result.OK, "it was not the device's fault"
+    stock = decode(tmp_path, Job(batches=(1,) * 10), model)["model"].logits["stock"]
+    np.testing.assert_array_equal(outcomes.logits["starved"], stock)
 
 
 @by_name(WORKING_MEMORY)

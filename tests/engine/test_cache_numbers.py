@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from decode_logits import Job, Run
 from decoding import Decoded, decode, distances
+from native_build import faulty_device
 from tiny_shapes import QUANTISED, SHAPES
 
 SHARE = 0.3
@@ -23,6 +24,11 @@ CPU_RUNS = (
     Run(name="no pool, always", stream="always", staging=3),
     Run(name="heat", pool=SHARE, kind="decay", insert_cap=1),
     Run(name="hurried", pool=SHARE, stream="auto", staging=4, window=64, insert_cap=2, wait=False),
+)
+# A device with memory of its own that computes with the CPU's kernels: there experts are copied ahead of their layer.
+AHEAD_RUNS = (
+    Run(name="no pool, always", stream="always", staging=3, lock_bytes=1 << 30),
+    Run(name="auto", pool=SHARE, stream="auto", staging=4, lock_bytes=1 << 30),
 )
 # Mesa's software Vulkan driver takes a second for a prompt that the CPU computes in 20 ms: fewer and smaller batches,
 # and prompts only for chains whose operations differ in kind. It also corrupts the heap when a buffer is freed that a
@@ -55,6 +61,12 @@ def models(tmp_path_factory) -> dict[str, Path]:
         paths[name] = folder / f"{name}.gguf"
         write(paths[name])
     return paths
+
+
+@pytest.fixture(scope="module")
+def faulty_library(tmp_path_factory) -> Path:
+    """A device that fails when told to; here nobody tells it."""
+    return faulty_device(tmp_path_factory.mktemp("faulty"))
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +105,19 @@ def test_with_the_cpu_as_second_device_logits_are_those_of_stock_bit_by_bit(shap
     for run in CPU_RUNS:
         np.testing.assert_array_equal(ours.logits[run.name], stock[shape].logits["stock"], err_msg=run.name)
         assert_counts_agree(run, ours.facts[run.name])
+
+
+@pytest.mark.parametrize("shape", [*SHAPES, *QUANTISED])
+def test_copied_ahead_and_from_locked_memory_the_numbers_stay_those_of_stock(
+    shape, models, stock, faulty_library, tmp_path
+):
+    job = Job(device=True, runs=AHEAD_RUNS, pool_device="FAULTY", device_library=str(faulty_library))
+    ours = decode(tmp_path, job, models[shape])[shape]
+    for run in AHEAD_RUNS:
+        np.testing.assert_array_equal(ours.logits[run.name], stock[shape].logits["stock"], err_msg=run.name)
+        assert_counts_agree(run, ours.facts[run.name])
+        assert ours.facts[run.name]["reason"] == ""
+    assert ours.facts["no pool, always"]["ahead"] > 0
 
 
 def test_two_threads_give_the_same_bits(models, tmp_path):

@@ -246,7 +246,7 @@ def test_a_trace_is_written_until_it_is_ended_and_says_of_what(cache_for, device
     ended = cache.set_trace("")
     assert (ended.path, ended.entries, ended.dropped) == ("", 3, 0)
     trace = read_trace(path)
-    assert trace.entries == ((0, 2, 1, 0.5), (0, 2, 3, 0.25), (1, 5, 0, 1.0))
+    assert trace.entries.tolist() == [(0, 2, 1, 0.5), (0, 2, 3, 0.25), (1, 5, 0, 1.0)]
     assert trace.header.fingerprint == read_facts(demo_model).fingerprint
     assert (trace.header.experts, trace.header.experts_used) == ({2: 4, 3: 4, 5: 4}, 2)
     assert device.told[-1] == ("set_trace", 7, 0)

@@ -16,6 +16,7 @@ from app.engine.profiles import Profile
 from app.errors import AppError, ErrorCode
 from app.library import folders
 from app.model import read_facts
+from app.placement.memory import working_bytes
 from app.placement.plan import CachePolicy, ExpertPin
 from app.placement.trace import read_trace
 
@@ -66,7 +67,9 @@ def test_a_planned_pool_is_there_after_the_load_and_reported_with_its_bytes(demo
     assert (facts.pool.requested_bytes, facts.pool.allocated_bytes) == (POOL, sizes["CPU", "pool"])
     assert facts.pool.slots >= CYCLE_PAIRS
     assert (facts.pool.device, facts.policy) == ("CPU", EAGER)
-    assert facts.pool.staging_bytes == sizes["CPU", "staging"]
+    assert facts.pool.staging_bytes + facts.pool.working_bytes == sizes["CPU", "staging"]
+    assert 0 < facts.pool.staging_bytes <= 16 * MIB
+    assert facts.pool.working_bytes == pytest.approx(working_bytes(read_facts(demo_model)), rel=0.01)
 
 
 def test_an_answer_with_a_pool_says_what_one_without_says_and_reports_its_hits(demo_model, pooled, loaded):
@@ -254,9 +257,9 @@ def test_a_trace_records_every_decoded_routing(pooled, tmp_path, demo_model):
     trace = read_trace(path)
     assert ended.entries == len(trace.entries) == finished.cache.hits + finished.cache.misses
     assert trace.header.fingerprint == read_facts(demo_model).fingerprint
-    tokens = {token for token, *_ in trace.entries}
+    tokens = set(trace.entries["token"].tolist())
     assert len(tokens) * CYCLE_PAIRS == len(trace.entries)
-    assert {layer for _, layer, *_ in trace.entries} == set(range(30))
+    assert set(trace.entries["layer"].tolist()) == set(range(30))
 
 
 def test_a_trace_that_cannot_be_written_is_refused_and_the_answers_go_on(pooled, tmp_path):

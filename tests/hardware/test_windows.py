@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.hardware.sources import NotSeenError
-from app.hardware.windows import Core, parse_cores, performance_cores
+from app.hardware.windows import Core, parse_cores, performance_cores, performance_cpus
 
 
 def record(masks, efficiency_class=0, relation=0, padding=0):
@@ -24,10 +24,16 @@ def test_a_hybrid_processor_has_its_fast_cores_counted():
     assert len(cores) == 14
     assert sum(core.threads for core in cores) == 20
     assert performance_cores(cores) == 6
+    assert performance_cpus(cores) == tuple(range(12))
 
 
-def test_equal_cores_are_all_performance_cores():
+def test_equal_cores_are_all_performance_cores_and_none_is_set_apart():
     assert performance_cores(parse_cores(record([3]) * 8)) == 8
+    assert performance_cpus(parse_cores(record([3]) * 8)) == ()
+
+
+def test_processors_of_several_groups_are_not_told_apart_by_number():
+    assert performance_cpus(parse_cores(record([0, 3], 1) + record([1]))) == ()
 
 
 def test_a_core_may_span_processor_groups_and_records_may_be_longer_than_known():

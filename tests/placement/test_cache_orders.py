@@ -50,6 +50,7 @@ def test_every_policy_within_the_bounds_is_taken(policy):
         ({"margin": math.inf}, "margin"),
         ({"margin": math.nan}, "margin"),
         ({"threshold": 1.5}, "from 0 to 1"),
+        ({"lock_bytes": -1}, "A locked memory of -1"),
         ({"decay": 0.0}, "above 0 and at most 1"),
         ({"decay": 1.01}, "above 0 and at most 1"),
         ({"decay": math.nan}, "above 0 and at most 1"),

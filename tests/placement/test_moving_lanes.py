@@ -5,7 +5,7 @@ from factories import GIB, MIB, deepseek_v2_lite, demo, make_gpu, make_machine, 
 
 from app.errors import AppError, ErrorCode
 from app.hardware.facts import GpuKind
-from app.placement.memory import expert_bytes, fits, predict
+from app.placement.memory import expert_bytes, fits, predict, working_bytes
 from app.placement.plan import CPU_LANE, DISK_LANE
 from app.placement.planner import Wishes, make_plan, with_lanes
 
@@ -24,7 +24,7 @@ def test_moved_layers_change_lane_and_the_memory_follows():
     # A staging area comes with the first layers that are off the GPU.
     assert (plan.staging_bytes, moved.staging_bytes) == (0, 8 * facts.expert_bytes[0])
     change = plan.bytes_on("CUDA0") - moved.bytes_on("CUDA0")
-    assert change == expert_bytes(facts, [3, 7]) - moved.staging_bytes
+    assert change == expert_bytes(facts, [3, 7]) - moved.staging_bytes - working_bytes(facts)
     assert (moved.n_ctx, moved.kv_type, moved.threads) == (plan.n_ctx, plan.kv_type, plan.threads)
 
 

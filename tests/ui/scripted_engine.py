@@ -11,6 +11,7 @@ import signal
 import sys
 import threading
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
@@ -20,11 +21,14 @@ from scripted_cache import ScriptedCache
 
 from app.engine import protocol
 from app.hardware.facts import EngineBuild, Gpu, GpuKind
+from app.hardware.fingerprint import engine_name
+from app.placement.calibration import Calibration, ComputeRate
 from app.placement.plan import CPU_LANE, Plan
-from app.placement.report import BufferReport
+from app.placement.report import BufferReport, ObservedMemory
 
 GIB = 1024**3
 LOGITS_BYTES = 196608
+OBSERVED_BYTES = 7_654_321_000
 BUILD = EngineBuild(
     llama_cpp_python="0.3.36",
     ggml="0.25.3",
@@ -74,6 +78,10 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--fail-cache", default="", help="answer every ReadCache with this error code")
     parser.add_argument("--pool-ms", type=float, default=0.0, help="time a SetPool takes")
     parser.add_argument("--bare-changes", action="store_true", help="answer changes without the experts")
+    parser.add_argument("--dry-run", type=int, help="answer dry runs, with so many MiB more of compute buffers")
+    parser.add_argument("--hold-calibration", action="store_true", help="a calibration waits for Cancel at its half")
+    parser.add_argument("--fail-calibration", default="", help="answer every calibration with this error code")
+    parser.add_argument("--crash-on-calibration", action="store_true", help="SIGKILL itself in a calibration")
     parser.add_argument("--record", default="", help="append every request line to this file")
     return parser.parse_args(argv)
 
@@ -102,6 +110,10 @@ class ScriptedEngine:
                 self._say(protocol.Devices(id=request.id, gpus=gpus, build=BUILD))
             elif isinstance(request, protocol.Load):
                 self._load(request)
+            elif isinstance(request, protocol.DryRun):
+                self._dry_run(request)
+            elif isinstance(request, protocol.Calibrate):
+                self._calibrate(request)
             elif isinstance(request, protocol.Generate):
                 self._generate(request)
             elif isinstance(request, protocol.Unload):
@@ -185,8 +197,49 @@ class ScriptedEngine:
                 differences=(options.difference,) if options.difference else (),
                 expert_device=not options.no_expert_device,
                 reason=options.no_expert_device,
+                observed=(
+                    ObservedMemory(
+                        device=CPU_LANE, bytes=OBSERVED_BYTES, own_bytes=OBSERVED_BYTES, idle_bytes=1, source="script"
+                    ),
+                ),
             )
         )
+
+    def _dry_run(self, request: protocol.DryRun) -> None:
+        """Tell the plan's own parts, its GPU's compute buffers larger; nothing without the option."""
+        if self._options.dry_run is None:
+            return
+        plan = request.plan
+        more = {(plan.gpu or CPU_LANE, "compute"): self._options.dry_run * 1024**2}
+        buffers = tuple(
+            BufferReport(device=part.device, part=part.part, bytes=part.bytes + more.get((part.device, part.part), 0))
+            for part in plan.memory
+            if part.part in ("weights", "kv", "compute")
+        )
+        self._say(protocol.DryRan(id=request.id, buffers=buffers, seconds=0.1))
+
+    def _calibrate(self, request: protocol.Calibrate) -> None:
+        options = self._options
+        if options.fail_calibration:
+            return self._fail(request.id, options.fail_calibration, "The script fails every calibration.")
+        self._plan = None
+        self._say(protocol.CalibrateProgress(id=request.id, fraction=0.5, what="the processor: q4_K weights"))
+        if options.crash_on_calibration:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if self._pause(request.id, None if options.hold_calibration else 0):
+            return self._fail(request.id, "cancelled", "The measurement was cancelled.")
+        rate = ComputeRate(
+            device="CPU", type=request.types[0], threads=2, bytes_per_second=21e9, flops_per_second=7.5e10
+        )
+        calibration = Calibration(
+            machine=request.machine,
+            engine=engine_name(BUILD),
+            measured_at=datetime.now(UTC).isoformat(timespec="seconds"),
+            seconds=25.0,
+            compute=(rate,),
+            skipped=("The script measures nothing else.",),
+        )
+        return self._say(protocol.Calibrated(id=request.id, calibration=calibration))
 
     def _pieces(self) -> list[str]:
         options = self._options

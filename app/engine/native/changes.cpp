@@ -28,8 +28,8 @@ bool find_sources(Context & context, Layer & layer, std::string & missing) {
     return true;
 }
 
-// A pool that is given and can hold nothing says so.
-void remark_no_slots(const Context & context, Pool & pool) {
+// A pool that is given and can hold nothing says so, and one whose copies are not as fast as was asked for.
+void remark_what_lacks(const Context & context, Pool & pool) {
     int32_t slots = 0;
     uint64_t least = 0;
     bool any = false;
@@ -40,10 +40,12 @@ void remark_no_slots(const Context & context, Pool & pool) {
             any = true;
         }
     }
-    if (!any) {
+    if (!any && pool.requested > 0) {
         pool.remark("No expert layer belongs to " + pool.name() + ".");
-    } else if (slots == 0) {
+    } else if (slots == 0 && pool.requested > 0) {
         pool.remark("The pool is smaller than one expert, which takes " + std::to_string(least) + " bytes.");
+    } else if (const std::string words = pool.locks.shortfall(pool.name()); !words.empty()) {
+        pool.remark(words);
     }
 }
 
@@ -62,7 +64,7 @@ int32_t resize_layers(Context & context, Pool & pool, uint64_t bytes) {
                 continue;
             }
             std::string missing;
-            if (wanted > 0 && !find_sources(context, layer, missing)) {
+            if (!find_sources(context, layer, missing) && wanted > 0) {
                 pool.fail(EXPERT_DEVICE_NO_SOURCE, "The bytes of " + missing + " are in no file that was given.");
                 return pool.result();
             }
@@ -70,6 +72,7 @@ int32_t resize_layers(Context & context, Pool & pool, uint64_t bytes) {
             if (!pool.resize(layer, wanted, context.settings)) {
                 return pool.result();
             }
+            pool.lock_host(layer);
             fill_slots(context, layer);
         }
     }
@@ -209,7 +212,8 @@ void set_layer_device(Context & context, int32_t index, const std::string & devi
         if (pool != context.pools.end()) {  // its slots there are given up
             take_copies(context, *pool->second);
             pool->second->resize(*layer, 0, context.settings);
-            layer->staging = {};
+            pool->second->give_up_staging(*layer);
+            pool->second->locks.unlock(*layer);
         }
         layer->unstreamable = false;  // that was the other device's lack
         layer->device = device;
@@ -243,6 +247,7 @@ int32_t set_pool(Context & context, const std::string & device, uint64_t pool_by
         }
         pool = found.get();
         pool->requested = pool_bytes;
+        pool->locks.set_most(pool_bytes == 0 && staging_bytes == 0 ? 0 : context.lock_bytes);
         if (pool->usable()) {
             pool->forget_failure();
         } else if (pool_bytes > 0 || staging_bytes > 0) {
@@ -257,17 +262,23 @@ int32_t set_pool(Context & context, const std::string & device, uint64_t pool_by
             find_sources(context, *layer, missing);  // streaming does without layers whose bytes are not known
         }
     }
-    if (!pool->resize_staging(staging_bytes, context.layers) && result == EXPERT_DEVICE_OK) {
-        result = pool->result();
-    }
-    if ((pool_bytes > 0 || staging_bytes > 0) && !pool->reserve_working(context.layers) && result == EXPERT_DEVICE_OK) {
+    const bool given_up = pool_bytes == 0 && staging_bytes == 0;
+    const bool staged = pool->usable() && pool->resize_staging(staging_bytes, context.layers);
+    const bool reserved = pool->usable() && (given_up || pool->reserve_working(context.layers));
+    if (result == EXPERT_DEVICE_OK && !(staged && reserved) && !given_up) {
         result = pool->result();
     }
     pool->rates = {};
-    if (pool_bytes == 0 && staging_bytes == 0) {
+    pool->trial = {};
+    pool->used_ahead = 0;
+    if (given_up || !pool->usable()) {
+        pool->release(context.layers, context.settings);
+        publish_all(context);
+    }
+    if (given_up) {
         context.pools.erase(device);  // the device's own memory for us goes with it
-    } else if (result == EXPERT_DEVICE_OK && pool_bytes > 0) {
-        remark_no_slots(context, *pool);
+    } else if (result == EXPERT_DEVICE_OK) {
+        remark_what_lacks(context, *pool);
     }
     return result;
 }

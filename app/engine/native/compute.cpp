@@ -43,7 +43,7 @@ class SplitComputer {
         std::lock_guard<std::mutex> lock(context_.mutex);
         const bool routed = read_pairs(split_, context_.pairs) && !context_.pairs.empty();
         apply_pending(context_);
-        layer_ = layer();
+        layer_ = meet_layer(context_, split_);
         if (layer_ == nullptr) {
             return whole_on_cpu();
         }
@@ -54,7 +54,15 @@ class SplitComputer {
         facts_.whole_layer = first_part();
         facts_.new_batch = facts_.whole_layer && (context_.last_layer < 0 || split_.layer <= context_.last_layer);
         facts_.misses = static_cast<int32_t>(context_.pairs.size());
+        const bool tried =
+            pool_ != nullptr && phase_ == EXPERT_DEVICE_PROMPT && split_.tokens() >= least_tokens_divided;
+        if (tried && facts_.whole_layer) {
+            pool_->trial.begin_split(split_.layer, split_.tokens(), begin);
+        }
         const ggml_status status = pool_ != nullptr ? in_lanes() : whole_on_cpu();
+        if (tried) {
+            pool_->trial.end_split(now_ns());
+        }
         if (status != GGML_STATUS_SUCCESS) {
             return status;  // an aborted batch was not routed: it counts when it is computed again
         }
@@ -62,6 +70,7 @@ class SplitComputer {
         if (phase_ != EXPERT_DEVICE_IGNORE && routed) {
             learn(context_, *layer_, pool_, split_, facts_);
         }
+        context_.facts.end_split(facts_.new_batch);
         context_.last_layer = split_.layer;
         return status;
     }
@@ -80,76 +89,6 @@ class SplitComputer {
         const ggml_status status = ggml_backend_graph_compute(context_.cpu.get(), graph_);
         facts_.cpu_ns += now_ns() - begin;
         return status;
-    }
-
-    // The layer's state; new tensors and chains are noted. Null for a second set of experts in one layer.
-    Layer * layer() {
-        auto & found = context_.layers[split_.layer];
-        if (found && found->experts() != split_.experts) {
-            return nullptr;
-        }
-        if (!found) {
-            found = std::make_unique<Layer>(split_.layer, split_.experts);
-            const auto own = context_.layer_devices.find(split_.layer);
-            found->device = own != context_.layer_devices.end() ? own->second : context_.default_device;
-            found->first_weight = split_.first_weight;
-        }
-        if (split_.complete && split_.noted_in != found.get()) {
-            note_chain(*found);
-            split_.noted_in = found.get();
-        }
-        context_.routing.meet(split_.layer, split_.experts);
-        return found.get();
-    }
-
-    void note_chain(Layer & layer) {
-        for (const LayerChain & known : layer.chains) {
-            if (known.tensors.size() == split_.weights.size() &&
-                layer.tensors[known.tensors.front()].tensor == split_.weights.front() && known.chain == split_.chain) {
-                return;
-            }
-        }
-        LayerChain part{split_.chain, {}};
-        for (size_t w = 0; w < split_.weights.size(); ++w) {
-            const ggml_tensor * weight = split_.weights[w];
-            size_t index = 0;
-            while (index < layer.tensors.size() && layer.tensors[index].tensor != weight) {
-                ++index;
-            }
-            if (index == layer.tensors.size()) {
-                give_up_slots(layer);
-                layer.tensors.push_back(expert_tensor(weight, is_bias(w)));
-            }
-            part.tensors.push_back(index);
-        }
-        if (layer.chains.empty()) {  // more than top-k in a warm-up with all experts: the next batch corrects it
-            layer.used = static_cast<int32_t>(split_.top_k());
-        }
-        layer.used = std::min(layer.used, static_cast<int32_t>(split_.top_k()));
-        layer.chains.push_back(std::move(part));
-    }
-
-    // Slots made before all of the layer's tensors were met lack some.
-    void give_up_slots(Layer & layer) {
-        const auto pool = context_.pools.find(layer.device);
-        if (pool == context_.pools.end() || (layer.policy.slots() == 0 && layer.staging[0].tensors.empty())) {
-            return;
-        }
-        pool->second->resize(layer, 0, context_.settings);
-        pool->second->clones.clear();
-        layer.staging = {};
-        pool->second->remark("The pool was made before layer " + std::to_string(layer.index) +
-                             " was known in full: set it again.");
-    }
-
-    bool is_bias(size_t weight) const {
-        for (const ChainNode & node : split_.chain.nodes) {
-            if (node.op == GGML_OP_ADD_ID && node.src[1].kind == Operand::weight &&
-                node.src[1].index == static_cast<int>(weight)) {
-                return true;
-            }
-        }
-        return false;
     }
 
     // A layer whose chain is cut has several splits a batch: the one that was met first begins it.
@@ -173,6 +112,7 @@ class SplitComputer {
         if (context_.settings.stream == EXPERT_DEVICE_STREAM_AUTO && pool_->staging_bytes() > 0 &&
             !pool_->rates.tried) {
             measure_rates(context_, *layer_, *pool_);
+            pool_->trial.spoil();
         }
         divide(context_, *layer_, *pool_, phase_, division);
         count_hits();
@@ -233,6 +173,7 @@ class SplitComputer {
     // Every pair is resident: the split's own graph over slots, the sum over experts included.
     bool whole_on_device() {
         const uint64_t begin = now_ns();
+        DeviceWork work(pool_->backend());
         try {
             const CloneShape shape{split_.top_k(), split_.tokens(), false, true, true};
             Clone * clone = pool_->clones.get(split_.chain, layer_->in_order(layer_->slots, split_.weights), shape);
@@ -255,7 +196,9 @@ class SplitComputer {
             const size_t bytes = ggml_nbytes(split_.tail_end);
             char * result = pool_->arena.take(bytes);
             ggml_backend_tensor_get_async(pool_->backend(), clone->tail_end(), result, 0, bytes);
-            ggml_backend_synchronize(pool_->backend());
+            if (!work.wait()) {
+                return false;
+            }
             // Not before all went well: the result may lie over an input that the processor would need.
             std::memcpy(split_.tail_end->data, result, bytes);
             facts_.gpu_ns += now_ns() - launched;
@@ -289,6 +232,7 @@ class SplitComputer {
     bool mixed(const Division & division, ggml_status & status) {
         const uint64_t begin = now_ns();
         std::vector<Rows> rows;
+        DeviceWork work(pool_->backend());
         bool ok = true;
         if (!division.resident.empty()) {
             ok = launch_resident(division.resident, rows);
@@ -298,8 +242,9 @@ class SplitComputer {
         std::vector<Rows> streamed;
         bool streamed_ok = true;
         const bool streams = ok && !division.streamed.empty();
+        Layer * next = streams ? layer_to_copy_ahead(context_, *layer_, *pool_, division, phase_) : nullptr;
         const auto stream_all = [&] {
-            streamed_ok = stream(*pool_, *layer_, split_, division.streamed, streamed, facts_.streamed_bytes);
+            streamed_ok = stream(*pool_, *layer_, split_, division.streamed, next, streamed, facts_.streamed_bytes);
         };
         std::optional<TaskEnd> end;  // of the task that refers to this frame
         if (streams && !pool_->on_cpu()) {
@@ -317,12 +262,15 @@ class SplitComputer {
         if (streams && pool_->on_cpu()) {
             stream_all();
         }
-        ok = synchronize() && ok && streamed_ok;
+        ok = work.wait() && ok && streamed_ok;
         const uint64_t ready = now_ns();
         facts_.wait_ns += ready - waiting;
         facts_.gpu_ns += ready - launched;
         if (status != GGML_STATUS_SUCCESS || !ok) {
             return ok;
+        }
+        if (next != nullptr && context_.settings.wait_for_copies != 0) {
+            pool_->copier.wait_for_ahead();
         }
         facts_.streamed = static_cast<int32_t>(
             std::count_if(division.streamed.begin(), division.streamed.end(),
@@ -349,21 +297,12 @@ class SplitComputer {
             const std::vector<Pair> part(pairs.begin() + static_cast<std::ptrdiff_t>(begin),
                                          pairs.begin() + static_cast<std::ptrdiff_t>(end));
             rows.emplace_back();
-            if ((begin > 0 && !synchronize()) ||
+            if ((begin > 0 && !DeviceWork(pool_->backend()).wait()) ||
                 !launch(*pool_, pool_->arena, split_, weights, part, slots_of(part), rows.back())) {
                 return false;
             }
         }
         return true;
-    }
-
-    bool synchronize() {
-        try {
-            ggml_backend_synchronize(pool_->backend());
-            return true;
-        } catch (...) {  // as in `launch`
-            return false;
-        }
     }
 };
 

@@ -4,6 +4,7 @@
 #include "internal.h"
 
 #include <chrono>
+#include <utility>
 #include <vector>
 
 namespace expert_device {
@@ -13,6 +14,36 @@ inline uint64_t now_ns() {
         std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
             .count());
 }
+
+// The device's work that was sent and not waited for. It reads and writes our memory, so no frame ends before it, be
+// it by an exception: lack of memory on this side.
+class DeviceWork {
+  public:
+    explicit DeviceWork(ggml_backend_t backend) : backend_(backend) {}
+    ~DeviceWork() { wait(); }
+    DeviceWork(const DeviceWork &) = delete;
+    DeviceWork & operator=(const DeviceWork &) = delete;
+
+    // False when the device failed. Once: nothing may be sent afterwards.
+    bool wait() {
+        ggml_backend_t backend = std::exchange(backend_, nullptr);
+        try {
+            if (backend != nullptr) {
+                ggml_backend_synchronize(backend);
+            }
+            return true;
+        } catch (...) {  // backends throw types of their own when a device is lost
+            return false;
+        }
+    }
+
+  private:
+    ggml_backend_t backend_;
+};
+
+// --- meeting.cpp ---
+// The state of the split's layer; new tensors and chains are noted. Null for a second set of experts in one layer.
+Layer * meet_layer(Context & context, Split & split);
 
 // The (token, expert) pairs of a split, token by token. False where ids lie outside 0 … experts - 1 (padding): such a
 // split is left to the CPU backend as it stands.
@@ -51,13 +82,21 @@ struct Division {
     std::vector<Pair> on_cpu;
 };
 
+// Tokens from which a batch is divided anew as a whole: residents may be computed by the CPU too then.
+constexpr int64_t least_tokens_divided = 16;
+
 // Divides the pairs of `context.split` by what is resident and by what was measured.
 void divide(Context & context, Layer & layer, Pool & pool, int32_t phase, Division & out);
 
-// Copies the streamed pairs' experts over, half a staging area at a time, and computes them. Runs on the copier's
-// thread. False when the device failed.
-bool stream(Pool & pool, Layer & layer, const Split & split, const std::vector<Pair> & pairs, std::vector<Rows> & rows,
-            uint64_t & bytes);
+// The layer whose first experts are to be copied while llama.cpp computes what comes before it: where this one streams
+// a prompt's misses and that is found to pay. Its staging tensors are there. Null for none.
+Layer * layer_to_copy_ahead(Context & context, const Layer & layer, Pool & pool, const Division & division,
+                            int32_t phase);
+
+// Copies the streamed pairs' experts over, half a staging area at a time, and computes them; then begins to copy those
+// of `next`, if any, in the background. Runs on the copier's thread. False when the device failed.
+bool stream(Pool & pool, Layer & layer, const Split & split, const std::vector<Pair> & pairs, Layer * next,
+            std::vector<Rows> & rows, uint64_t & bytes);
 
 // Measures `pool.rates` with this layer; on the compute thread.
 void measure_rates(Context & context, Layer & layer, Pool & pool);

@@ -49,6 +49,8 @@ Copier::~Copier() {
     {
         std::lock_guard<std::mutex> lock(mutex_);
         ending_ = true;
+        ahead_ = nullptr;
+        stop_ = true;
     }
     wake_.notify_all();
     thread_.join();
@@ -108,6 +110,8 @@ void Copier::start_task(std::function<void()> task) {
         std::lock_guard<std::mutex> lock(mutex_);
         task_ = std::move(task);
         task_running_ = true;
+        ahead_ = nullptr;
+        stop_ = true;
     }
     wake_.notify_one();
 }
@@ -117,10 +121,31 @@ void Copier::finish_task() {
     progress_.wait(lock, [&] { return !task_running_; });
 }
 
+void Copier::start_ahead(std::function<void(const std::atomic<bool> & stop)> copy) {
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+        ahead_ = std::move(copy);
+    }
+    wake_.notify_one();
+}
+
+void Copier::stop_ahead() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    ahead_ = nullptr;
+    stop_ = true;
+    progress_.notify_all();
+    progress_.wait(lock, [&] { return !ahead_running_; });
+}
+
+void Copier::wait_for_ahead() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    progress_.wait(lock, [&] { return !ahead_ && !ahead_running_; });
+}
+
 void Copier::run() {
     std::unique_lock<std::mutex> lock(mutex_);
     while (true) {
-        wake_.wait(lock, [&] { return ending_ || task_ || !waiting_.empty(); });
+        wake_.wait(lock, [&] { return ending_ || task_ || ahead_ || !waiting_.empty(); });
         if (task_) {
             std::function<void()> task;
             task.swap(task_);
@@ -133,6 +158,18 @@ void Copier::run() {
         }
         if (ending_) {
             return;
+        }
+        if (ahead_) {
+            std::function<void(const std::atomic<bool> &)> ahead;
+            ahead.swap(ahead_);
+            ahead_running_ = true;
+            stop_ = false;
+            lock.unlock();
+            ahead(stop_);
+            lock.lock();
+            ahead_running_ = false;
+            progress_.notify_all();
+            continue;
         }
         CopyJob job = std::move(waiting_.front());
         waiting_.pop_front();

@@ -3,6 +3,7 @@
 
 #include "ggml.h"
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -54,6 +55,12 @@ class Copier {
     void start_task(std::function<void()> task);
     void finish_task();
 
+    // Runs `copy` on the thread after the task and before any waiting copy, until it ends or the flag it gets is set:
+    // by the next task, or by `stop_ahead`, which waits for its end.
+    void start_ahead(std::function<void(const std::atomic<bool> & stop)> copy);
+    void stop_ahead();
+    void wait_for_ahead();
+
   private:
     void run();
     bool has(int32_t layer) const;  // with the lock held
@@ -64,6 +71,9 @@ class Copier {
     std::vector<CopyJob> done_;
     std::function<void()> task_;
     bool task_running_ = false;
+    std::function<void(const std::atomic<bool> &)> ahead_;
+    bool ahead_running_ = false;
+    std::atomic<bool> stop_{false};  // set while what is copied ahead must end
     int32_t running_layer_ = -1;
     uint64_t waiting_bytes_ = 0;
     bool ending_ = false;

@@ -16,7 +16,7 @@ extern "C" {
 #endif
 
 // Changes whenever a signature or the meaning of a value here does.
-#define EXPERT_DEVICE_ABI 2
+#define EXPERT_DEVICE_ABI 3
 
 enum expert_device_result {
     EXPERT_DEVICE_OK = 0,
@@ -68,7 +68,7 @@ struct expert_device_policy {
     float margin;        // DECAY: a candidate's heat must exceed the coldest's by this factor, from 1
     float threshold;     // least routing weight of an admitted expert; 0 admits all
     int32_t stream;
-    int32_t wait_for_copies;  // not 0: a layer waits for its copies before it goes on (replays and tests)
+    int32_t wait_for_copies;  // not 0: a layer waits for the copies it began before it goes on (replays and tests)
 };
 
 struct expert_device_layer {
@@ -85,6 +85,9 @@ struct expert_device_pool {
     uint64_t requested;
     uint64_t allocated;  // bytes the device gave for slots
     uint64_t staging;    // bytes the device gave for the staging area
+    uint64_t working;    // bytes the device gave to compute experts in
+    uint64_t locked;     // bytes of main memory that are page-locked for copies to it
+    uint64_t ahead;      // streamed experts that were copied before their layer began, since the pool was set
     int32_t slots;       // over all layers
     int32_t resident;
     int32_t unplaced_pins;  // experts pinned to the GPU that the pool has no slot for
@@ -185,6 +188,10 @@ EXPERT_DEVICE_API int32_t expert_device_set_pool(int64_t context, const char * d
 EXPERT_DEVICE_API int32_t expert_device_read_pool(int64_t context, const char * device,
                                                   struct expert_device_pool * out);
 
+// At most so many bytes of main memory that hold experts are page-locked from the next set_pool on, for each device
+// that copies faster from such memory; 0, as in the beginning, for none. Where it cannot be had, copies go on without.
+EXPERT_DEVICE_API int32_t expert_device_set_host_lock(int64_t context, uint64_t most_bytes);
+
 EXPERT_DEVICE_API int32_t expert_device_set_policy(int64_t context, const struct expert_device_policy * policy);
 
 // Sets pins; entries of layers or experts that do not exist are refused as a whole.
@@ -209,7 +216,8 @@ EXPERT_DEVICE_API int32_t expert_device_read_experts(int64_t context, float * he
 
 EXPERT_DEVICE_API int32_t expert_device_read_totals(int64_t context, int32_t phase, struct expert_device_totals * out);
 
-// Batches whose index is `since` or more, oldest first; the last 1024 are kept. Returns how many were written.
+// Batches whose index is `since` or more, oldest first; the last 1024 are kept, and the one that is computed now is not
+// among them: figures that were read do not change. Returns how many were written.
 EXPERT_DEVICE_API int32_t expert_device_read_tokens(int64_t context, uint64_t since, struct expert_device_token * out,
                                                     int32_t limit);
 

@@ -61,6 +61,9 @@ void read_pool(ed::Context & context, const char * device, expert_device_pool & 
     ed::take_copies(context, *pool->second);
     out.requested = pool->second->requested;
     out.staging = pool->second->staging_bytes();
+    out.working = pool->second->working_bytes();
+    out.locked = pool->second->locks.bytes();
+    out.ahead = pool->second->used_ahead.load(std::memory_order_relaxed);
     out.result = pool->second->result();
     write_words(out.reason, pool->second->reason());
     for (const auto & [index, layer] : context.layers) {
@@ -222,6 +225,14 @@ int32_t expert_device_read_pool(int64_t context, const char * device, expert_dev
     *out = {};
     return with_context(context, [&](ed::Context & found) {
         for_readers(found, shown_pool(found, device), *out, [&] { read_pool(found, device, *out); });
+        return EXPERT_DEVICE_OK;
+    });
+}
+
+int32_t expert_device_set_host_lock(int64_t context, uint64_t most_bytes) {
+    return with_context(context, [&](ed::Context & found) {
+        std::lock_guard<std::mutex> lock(found.mutex);
+        found.lock_bytes = most_bytes;
         return EXPERT_DEVICE_OK;
     });
 }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 namespace expert_device {
 
@@ -25,6 +26,7 @@ void Facts::add(const SplitFacts & split) {
     sum.gather_ns += split.gather_ns;
     sum.scatter_ns += split.scatter_ns;
     if (split.new_batch || batches_.empty()) {
+        begin_batch();
         if (batches_.size() == batches_kept) {
             batches_.pop_front();
         }
@@ -33,6 +35,7 @@ void Facts::add(const SplitFacts & split) {
         made.tokens = split.tokens;
         made.phase = split.phase;
         batches_.push_back(made);
+        newest_over_ = false;
     }
     expert_device_token & batch = batches_.back();
     batch.hits += split.hits;
@@ -45,13 +48,29 @@ void Facts::add(const SplitFacts & split) {
     batch.total_ns += split.total_ns;
 }
 
+void Facts::end_split(bool new_batch) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (new_batch && !begun_) {
+        begin_batch();  // of a phase that is not counted
+    }
+    begun_ = false;
+    ++splits_;
+    newest_over_ = newest_over_ || (most_splits_ > 0 && splits_ >= most_splits_);
+}
+
+void Facts::begin_batch() {
+    most_splits_ = std::max(most_splits_, std::exchange(splits_, 0));
+    newest_over_ = true;  // the one before
+    begun_ = true;
+}
+
 void Facts::add_insert(int32_t phase, uint64_t bytes, bool evicted) {
     std::lock_guard<std::mutex> lock(mutex_);
     expert_device_totals & sum = totals_[phase == EXPERT_DEVICE_DECODE ? 1 : 0];
     sum.inserts += 1;
     sum.evictions += evicted ? 1 : 0;
     sum.inserted_bytes += bytes;
-    if (!batches_.empty()) {
+    if (!batches_.empty() && !newest_over_) {  // else between two batches, and part of neither
         batches_.back().copied_bytes += bytes;
     }
 }
@@ -97,7 +116,8 @@ int32_t Facts::batches(uint64_t since, expert_device_token * out, int32_t limit)
     std::lock_guard<std::mutex> lock(mutex_);
     int32_t n = 0;
     for (const expert_device_token & batch : batches_) {
-        if (batch.index >= since && n < limit) {
+        const bool over = batch.index + 1 < next_batch_ || newest_over_;
+        if (over && batch.index >= since && n < limit) {
             out[n++] = batch;
         }
     }

@@ -65,6 +65,7 @@ struct Context {
     std::string default_device;
     std::map<int32_t, std::string> layer_devices;
     expert_device_policy settings;
+    uint64_t lock_bytes = 0;  // of main memory that may be page-locked for copies
     std::unique_ptr<CloneCache> cpu_clones;
 
     std::mutex pending_mutex;

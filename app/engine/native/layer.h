@@ -8,6 +8,7 @@
 #include "policy.h"
 #include "weights.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -81,8 +82,19 @@ struct Layer {
     std::vector<Piece> pieces(const Slab & slab, int32_t expert, int32_t place) const {
         std::vector<Piece> made;
         for (size_t i = 0; i < tensors.size() && i < slab.tensors.size(); ++i) {
-            made.push_back({slab.tensors[i], static_cast<size_t>(place) * tensors[i].bytes, tensors[i].expert(expert),
-                            tensors[i].bytes});
+            const size_t to = static_cast<size_t>(place) * tensors[i].bytes;
+            const char * from = tensors[i].expert(expert);
+            const char * end = from + tensors[i].bytes;
+            // Cut where page-locked memory begins and ends.
+            for (const char * begin = from; begin < end;) {
+                const char * cut = begin < tensors[i].locked_begin ? tensors[i].locked_begin
+                                   : begin < tensors[i].locked_end ? tensors[i].locked_end
+                                                                   : end;
+                cut = std::min(cut, end);
+                made.push_back(
+                    {slab.tensors[i], to + static_cast<size_t>(begin - from), begin, static_cast<size_t>(cut - begin)});
+                begin = cut;
+            }
         }
         return made;
     }

@@ -12,8 +12,6 @@ namespace expert_device {
 
 namespace {
 
-constexpr size_t arena_alignment = 256;
-constexpr size_t first_block = 1 << 20;
 // Of the clones on one device, as far as `least_pairs_at_once` allows.
 constexpr uint64_t most_working_bytes = uint64_t{64} << 20;
 constexpr size_t least_pairs_at_once = 64;
@@ -25,15 +23,6 @@ ggml_tensor * one_expert(ggml_context * context, ggml_tensor * slab, bool bias, 
                            : ggml_view_2d(context, slab, slab->ne[0], slab->ne[1], slab->nb[1], offset);
     ggml_backend_view_init(t);
     return t;
-}
-
-// What `allocate` gives; none when the device refuses, be it by an exception.
-template <typename Allocate> BufferPtr allocated(Allocate allocate) {
-    try {
-        return BufferPtr(allocate());
-    } catch (...) {  // backends throw types of their own
-        return nullptr;
-    }
 }
 
 // The slot of a copy that ended becomes ready, or free again; a copy that failed turns the pool off.
@@ -68,42 +57,6 @@ bool move_experts(ggml_backend_t backend, const Layer & layer, const Slab & next
 
 }  // namespace
 
-HostArena::HostArena(ggml_backend_dev_t device) : type_(ggml_backend_dev_host_buffer_type(device)) {}
-
-void HostArena::add_block(size_t bytes) {
-    Block block;
-    block.size = bytes;
-    if (type_ != nullptr) {
-        block.locked.reset(ggml_backend_buft_alloc_buffer(type_, bytes));
-    }
-    if (block.locked) {
-        block.data = static_cast<char *>(ggml_backend_buffer_get_base(block.locked.get()));
-    } else {
-        block.plain = std::make_unique<char[]>(bytes);
-        block.data = block.plain.get();
-    }
-    blocks_.push_back(std::move(block));
-}
-
-char * HostArena::take(size_t bytes) {
-    bytes = GGML_PAD(bytes, arena_alignment);
-    while (current_ < blocks_.size() && used_ + bytes > blocks_[current_].size) {
-        ++current_;
-        used_ = 0;
-    }
-    if (current_ == blocks_.size()) {
-        add_block(std::max(bytes, blocks_.empty() ? first_block : 2 * blocks_.back().size));
-    }
-    char * at = blocks_[current_].data + used_;
-    used_ += bytes;
-    return at;
-}
-
-void HostArena::reset() {
-    current_ = 0;
-    used_ = 0;
-}
-
 std::unique_ptr<Pool> Pool::open(const std::string & device, int n_threads) {
     ggml_backend_dev_t dev = ggml_backend_dev_by_name(device.c_str());
     // An accelerator computes in main memory, as this very device does.
@@ -123,8 +76,8 @@ std::unique_ptr<Pool> Pool::open(const std::string & device, int n_threads) {
 }
 
 Pool::Pool(std::string device, ggml_backend_dev_t dev, BackendPtr backend)
-    : name_(std::move(device)), dev_(dev), backend_(std::move(backend)), clones(type()), arena(dev), stream_arena(dev) {
-}
+    : name_(std::move(device)), dev_(dev), backend_(std::move(backend)), clones(type()), arena(dev), stream_arena(dev),
+      locks(dev) {}
 
 ggml_backend_buffer_type_t Pool::type() const {
     return ggml_backend_get_default_buffer_type(backend_.get());
@@ -134,6 +87,29 @@ void Pool::fail(int32_t result, const std::string & reason) {
     if (result_ != EXPERT_DEVICE_DEVICE_FAILED) {
         result_ = result;
         reason_ = reason;
+    }
+}
+
+// Memory for weights, all zero: kernels read a little past an expert's last row and multiply it by zero, so that it
+// must not be a NaN. False, and why in words, when the device refuses it or fails.
+template <typename Allocate> bool Pool::give_memory(BufferPtr & to, Allocate allocate, const std::string & refusal) {
+    try {
+        to.reset(allocate());
+    } catch (...) {  // backends throw types of their own
+        to.reset();
+    }
+    if (!to) {
+        fail(EXPERT_DEVICE_NO_MEMORY, refusal);
+        return false;
+    }
+    try {
+        ggml_backend_buffer_set_usage(to.get(), GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
+        ggml_backend_buffer_clear(to.get(), 0);
+        return true;
+    } catch (...) {
+        to.reset();
+        fail(EXPERT_DEVICE_DEVICE_FAILED, name_ + " failed while memory on it was cleared.");
+        return false;
     }
 }
 
@@ -237,19 +213,14 @@ bool Pool::resize(Layer & layer, int32_t slots, const expert_device_policy & set
     bool given = true;
     if (slots > 0) {
         next = make_tensors(layer, slots);
-        next.buffer = allocated([&] { return ggml_backend_alloc_ctx_tensors_from_buft(next.context.get(), type()); });
-        given = next.buffer != nullptr;
-        if (given) {
-            ggml_backend_buffer_set_usage(next.buffer.get(), GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
-            // Kernels read a little past an expert's last row and multiply it by zero: it must not be a NaN.
-            ggml_backend_buffer_clear(next.buffer.get(), 0);
-            if (const char * op = unsupported_op(layer, next)) {
-                fail(EXPERT_DEVICE_UNSUPPORTED, name_ + " cannot compute " + op + ", which this model's experts need.");
-                given = false;
-            }
-        } else {
-            fail(EXPERT_DEVICE_NO_MEMORY, name_ + " refused memory for " + std::to_string(slots) +
-                                              " experts of layer " + std::to_string(layer.index) + ".");
+        given = give_memory(
+            next.buffer, [&] { return ggml_backend_alloc_ctx_tensors_from_buft(next.context.get(), type()); },
+            name_ + " refused memory for " + std::to_string(slots) + " experts of layer " +
+                std::to_string(layer.index) + ".");
+        const char * op = given ? unsupported_op(layer, next) : nullptr;
+        if (op != nullptr) {
+            fail(EXPERT_DEVICE_UNSUPPORTED, name_ + " cannot compute " + op + ", which this model's experts need.");
+            given = false;
         }
     }
     layer.policy.resize(settings, given ? slots : 0, moves);
@@ -268,24 +239,38 @@ bool Pool::resize_staging(uint64_t bytes, const Layers & layers) {
     if (bytes == staging_bytes()) {
         return true;
     }
-    clones.clear();
     for (const auto & [index, layer] : layers) {
         if (layer->device == name_) {
-            layer->staging = {};
+            give_up_staging(*layer);
         }
     }
     staging_.reset();
-    if (bytes == 0) {
-        return true;
+    return bytes == 0 || give_memory(
+                             staging_, [&] { return ggml_backend_buft_alloc_buffer(type(), bytes); },
+                             name_ + " refused memory for the staging area.");
+}
+
+void Pool::give_up_staging(Layer & layer) {
+    copier.stop_ahead();
+    ahead.forget();
+    clones.clear();
+    layer.staging = {};
+}
+
+void Pool::lock_host(Layer & layer) {
+    copier.stop_ahead();
+    ahead.forget();
+    locks.lock(layer);
+}
+
+void Pool::release(const Layers & layers, const expert_device_policy & settings) {
+    for (const auto & [index, layer] : layers) {
+        if (layer->device == name_) {
+            resize(*layer, 0, settings);
+            locks.unlock(*layer);
+        }
     }
-    staging_ = allocated([&] { return ggml_backend_buft_alloc_buffer(type(), bytes); });
-    if (!staging_) {
-        fail(EXPERT_DEVICE_NO_MEMORY, name_ + " refused memory for the staging area.");
-    } else {
-        ggml_backend_buffer_set_usage(staging_.get(), GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
-        ggml_backend_buffer_clear(staging_.get(), 0);
-    }
-    return staging_ != nullptr;
+    resize_staging(0, layers);
 }
 
 size_t Pool::staging_bytes() const {

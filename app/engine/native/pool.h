@@ -1,11 +1,15 @@
 // The pool on one device: its backend, the layers' slots, the staging area, and the background copies.
 #pragma once
 
+#include "ahead.h"
+#include "arena.h"
 #include "clone.h"
 #include "copier.h"
 #include "expert_device.h"
 #include "layer.h"
+#include "locks.h"
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -13,29 +17,6 @@
 #include <vector>
 
 namespace expert_device {
-
-// Host memory for what travels to and from a device; page-locked where the device offers that.
-class HostArena {
-  public:
-    explicit HostArena(ggml_backend_dev_t device);
-    // Valid until `reset`, which must not come before the device is done with it.
-    char * take(size_t bytes);
-    void reset();
-
-  private:
-    struct Block {
-        BufferPtr locked;
-        std::unique_ptr<char[]> plain;
-        char * data = nullptr;
-        size_t size = 0;
-    };
-    void add_block(size_t bytes);
-
-    ggml_backend_buffer_type_t type_;
-    std::vector<Block> blocks_;
-    size_t current_ = 0;
-    size_t used_ = 0;  // of the current block
-};
 
 // Pairs that are sent to a device at once: bounds its working memory, together with `most_working_bytes`.
 constexpr size_t most_pairs_at_once = 1024;
@@ -82,12 +63,20 @@ class Pool {
     bool resize(Layer & layer, int32_t slots, const expert_device_policy & settings);
     // A staging area of at most `bytes`; false when the device refuses.
     bool resize_staging(uint64_t bytes, const Layers & layers);
+    // The layer's tensors there are no longer valid.
+    void give_up_staging(Layer & layer);
+    // Page-locks what may be of the layer's tensors; no copy of it may be waiting, as after `resize`.
+    void lock_host(Layer & layer);
+    // Slots and staging area of every layer, and what is locked of it.
+    void release(const Layers & layers, const expert_device_policy & settings);
     // Experts that one half of the staging area holds of this layer; makes the tensors on first use.
     int32_t prepare_staging(Layer & layer);
     size_t staging_bytes() const;
 
     // Working memory for the largest parts that layers are computed in; false when the device refuses.
     bool reserve_working(const Layers & layers);
+    // Bytes of that memory now.
+    size_t working_bytes() const { return clones.bytes(); }
     // Pairs that are sent to the device at once.
     size_t pairs_at_once() const { return pairs_at_once_; }
 
@@ -98,6 +87,7 @@ class Pool {
   private:
     Pool(std::string device, ggml_backend_dev_t dev, BackendPtr backend);
     ggml_backend_buffer_type_t type() const;
+    template <typename Allocate> bool give_memory(BufferPtr & to, Allocate allocate, const std::string & refusal);
     Slab make_tensors(const Layer & layer, int32_t n) const;
     uint64_t slab_bytes(const Layer & layer, int32_t n) const;
     const char * unsupported_op(const Layer & layer, const Slab & slab) const;
@@ -117,7 +107,11 @@ class Pool {
     CloneCache clones;
     HostArena arena;         // of the compute thread
     HostArena stream_arena;  // of the streaming task
-    Copier copier;           // last: it ends before what it copies to
+    HostLocks locks;
+    CopyAhead ahead;
+    AheadTrial trial;                     // of copying ahead
+    std::atomic<uint64_t> used_ahead{0};  // experts
+    Copier copier;                        // last: it ends before what it copies to
 };
 
 }  // namespace expert_device

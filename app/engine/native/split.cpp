@@ -58,6 +58,10 @@ class Reader {
         return t->ne[1] == split_.top_k() && t->ne[2] == split_.tokens() && t->ne[3] == 1;
     }
 
+    // Inputs are read from host memory, where the scheduler copied them. It would leave them in the GPU's buffer if that
+    // type were claimed, and then wait for nothing on their account: it waits for the backends of inputs that it copies,
+    // so that only the ids, by chance from the same GPU, would order our read after its queue. Results pass through host
+    // memory in any case: a split's nodes are in its own backend's buffer type.
     bool input(const ggml_tensor * t, Operand & operand) {
         int16_t index = index_in(split_.inputs, t);
         if (index < 0) {

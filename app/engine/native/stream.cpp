@@ -9,8 +9,6 @@ namespace expert_device {
 
 namespace {
 
-// Tokens from which a batch is divided anew as a whole: residents may be computed by the CPU too then.
-constexpr int64_t least_tokens_divided = 16;
 // Copying a miss over must promise this share of the layer's time: predictions err, and copies disturb.
 constexpr double least_gain = 0.1;
 constexpr int32_t experts_measured = 4;
@@ -21,6 +19,7 @@ struct Item {
     int32_t expert = 0;
     int32_t rows = 0;
     bool resident = false;
+    bool there = false;  // resident, or copied ahead: nothing is to be copied
     bool on_gpu = false;
     double cpu_ns = 0, gpu_ns = 0;
 };
@@ -37,21 +36,21 @@ void balance(std::vector<Item> & items, double gpu_begin_ns) {
         return left != right ? left < right : a.expert < b.expert;
     });
     double without_copies = before;
-    for (const bool resident : {true, false}) {
+    for (const bool there : {true, false}) {
         for (Item & item : items) {
-            if (item.resident == resident && std::max(cpu - item.cpu_ns, gpu + item.gpu_ns) < std::max(cpu, gpu)) {
+            if (item.there == there && std::max(cpu - item.cpu_ns, gpu + item.gpu_ns) < std::max(cpu, gpu)) {
                 cpu -= item.cpu_ns;
                 gpu += item.gpu_ns;
                 item.on_gpu = true;
             }
         }
-        if (resident) {
+        if (there) {
             without_copies = std::max(cpu, gpu);
         }
     }
     if (std::max(cpu, gpu) > without_copies * (1 - least_gain)) {
         for (Item & item : items) {
-            item.on_gpu = item.on_gpu && item.resident;
+            item.on_gpu = item.on_gpu && item.there;
         }
     }
 }
@@ -107,11 +106,14 @@ void divide(Context & context, Layer & layer, Pool & pool, int32_t phase, Divisi
     if (can_stream && context.settings.stream == EXPERT_DEVICE_STREAM_AUTO && rates.known) {
         const bool anew = phase != EXPERT_DEVICE_DECODE && context.split->tokens() >= least_tokens_divided;
         const double scale = static_cast<double>(layer.expert_bytes()) / rates.copy_bytes;
+        const auto ahead = pool.ahead.experts().begin();
+        const auto ahead_end = ahead + static_cast<std::ptrdiff_t>(pool.ahead.there(layer.index));
         double begin_ns = 0;
         std::vector<Item> free_items;
         for (Item & item : items) {
             item.cpu_ns = scale * rates.cpu_ns(item.rows);
-            item.gpu_ns = scale * (rates.gpu_ns(item.rows) + (item.resident ? 0 : rates.copy_ns));
+            item.there = item.resident || std::find(ahead, ahead_end, item.expert) != ahead_end;
+            item.gpu_ns = scale * (rates.gpu_ns(item.rows) + (item.there ? 0 : rates.copy_ns));
             if (item.resident && !anew) {
                 begin_ns += item.gpu_ns;
                 side[static_cast<size_t>(item.expert)] = slot;
@@ -142,43 +144,156 @@ void divide(Context & context, Layer & layer, Pool & pool, int32_t phase, Divisi
                      [](const Pair & a, const Pair & b) { return a.expert < b.expert; });
 }
 
-bool stream(Pool & pool, Layer & layer, const Split & split, const std::vector<Pair> & pairs, std::vector<Rows> & rows,
-            uint64_t & bytes) {
-    const auto room = static_cast<size_t>(pool.prepare_staging(layer));
-    size_t side = 0;
-    std::vector<Pair> part;
-    std::vector<int32_t> places;
-    try {
-        for (size_t begin = 0; begin < pairs.size(); side = 1 - side) {
-            const Slab & half = layer.staging[side];
-            // The other half may still be computed from; this one no longer is: a launch waits for the one before.
-            part.clear();
-            places.clear();
+namespace {
+
+// Sends parts of a layer's pairs to the device, each from one half of the staging area.
+class Streamer {
+  public:
+    Streamer(Pool & pool, Layer & layer, const Split & split, std::vector<Rows> & rows, uint64_t & bytes)
+        : pool_(pool), layer_(layer), split_(split), rows_(rows), bytes_(bytes),
+          room_(static_cast<size_t>(pool.prepare_staging(layer))) {}
+
+    // Computes what was copied ahead; `pairs` keeps the others. False when the device failed.
+    bool from_ahead(std::vector<Pair> & pairs) {
+        const CopyAhead::Half half = pool_.ahead.take();
+        if (!half.ok) {
+            return false;
+        }
+        if (half.layer != layer_.index || half.experts.empty()) {
+            return true;
+        }
+        bytes_ += half.experts.size() * layer_.expert_bytes();
+        side_ = half.side;
+        std::vector<Pair> others;
+        std::vector<bool> used(half.experts.size());
+        for (const Pair & pair : pairs) {
+            const auto found = std::find(half.experts.begin(), half.experts.end(), pair.expert);
+            if (found == half.experts.end()) {
+                others.push_back(pair);
+                continue;
+            }
+            if (part_.size() == pool_.pairs_at_once() && !send(half.experts.size())) {
+                return false;
+            }
+            const auto place = found - half.experts.begin();
+            used[static_cast<size_t>(place)] = true;
+            part_.push_back(pair);
+            places_.push_back(static_cast<int32_t>(place));
+        }
+        pairs = std::move(others);
+        if (part_.empty()) {
+            return true;
+        }
+        pool_.used_ahead += static_cast<uint64_t>(std::count(used.begin(), used.end(), true));
+        const bool sent = send(half.experts.size());
+        side_ = 1 - side_;
+        return sent;
+    }
+
+    // Copies the experts of `pairs`, which are grouped by expert, and computes them, one half after the other.
+    bool copying(const std::vector<Pair> & pairs) {
+        for (size_t begin = 0; begin < pairs.size(); side_ = 1 - side_) {
+            // The other half may still be computed from; this one no longer is: sending waits for what was sent before.
             int32_t place = -1;
             size_t end = begin;
-            for (; end < pairs.size() && part.size() < pool.pairs_at_once(); ++end) {
+            for (; end < pairs.size() && part_.size() < pool_.pairs_at_once(); ++end) {
                 if (end == begin || pairs[end].expert != pairs[end - 1].expert) {
-                    if (static_cast<size_t>(place + 1) == room) {
+                    if (static_cast<size_t>(place + 1) == room_) {
                         break;
                     }
                     ++place;
-                    if (!copy_pieces(layer.pieces(half, pairs[end].expert, place))) {
+                    if (!copy_pieces(layer_.pieces(layer_.staging[side_], pairs[end].expert, place))) {
                         return false;
                     }
-                    bytes += layer.expert_bytes();
+                    bytes_ += layer_.expert_bytes();
                 }
-                part.push_back(pairs[end]);
-                places.push_back(place);
+                part_.push_back(pairs[end]);
+                places_.push_back(place);
             }
             begin = end;
-            clear_next(layer, half, place + 1, room);
-            ggml_backend_synchronize(pool.backend());
-            rows.emplace_back();
-            if (!launch(pool, pool.stream_arena, split, layer.in_order(half, split.weights), part, places,
-                        rows.back())) {
+            if (!send(static_cast<size_t>(place + 1))) {
                 return false;
             }
         }
+        return true;
+    }
+
+    // The half that nothing which was sent may still be computed from.
+    size_t free_side() const { return side_; }
+
+  private:
+    Pool & pool_;
+    Layer & layer_;
+    const Split & split_;
+    std::vector<Rows> & rows_;
+    uint64_t & bytes_;
+    const size_t room_;
+    size_t side_ = 0;
+    std::vector<Pair> part_;
+    std::vector<int32_t> places_;
+
+    // `part_` over the half `side_`, which holds so many experts.
+    bool send(size_t held) {
+        const Slab & half = layer_.staging[side_];
+        clear_next(layer_, half, static_cast<int32_t>(held), room_);
+        ggml_backend_synchronize(pool_.backend());
+        rows_.emplace_back();
+        const bool sent = launch(pool_, pool_.stream_arena, split_, layer_.in_order(half, split_.weights), part_,
+                                 places_, rows_.back());
+        part_.clear();
+        places_.clear();
+        return sent;
+    }
+};
+
+// Distinct experts of pairs that are grouped by expert.
+size_t count_experts(const std::vector<Pair> & pairs) {
+    size_t n = 0;
+    for (size_t i = 0; i < pairs.size(); ++i) {
+        n += i == 0 || pairs[i].expert != pairs[i - 1].expert ? 1 : 0;
+    }
+    return n;
+}
+
+}  // namespace
+
+Layer * layer_to_copy_ahead(Context & context, const Layer & layer, Pool & pool, const Division & division,
+                            int32_t phase) {
+    // A second CPU backend would take the cores that llama.cpp computes with meanwhile.
+    if (pool.on_cpu() || phase != EXPERT_DEVICE_PROMPT || context.split->tokens() < least_tokens_divided ||
+        division.streamed.empty() || !pool.trial.copies_ahead()) {
+        return nullptr;
+    }
+    const auto next = context.layers.upper_bound(layer.index);
+    const bool streams = next != context.layers.end() && next->second->device == pool.name() &&
+                         !next->second->tensors.empty() && readable(*next->second);
+    return streams && pool.prepare_staging(*next->second) > 0 ? next->second.get() : nullptr;
+}
+
+bool stream(Pool & pool, Layer & layer, const Split & split, const std::vector<Pair> & pairs, Layer * next,
+            std::vector<Rows> & rows, uint64_t & bytes) {
+    try {
+        Streamer streamer(pool, layer, split, rows, bytes);
+        std::vector<Pair> left = pairs;
+        if (!streamer.from_ahead(left) || !streamer.copying(left)) {
+            return false;
+        }
+        if (next == nullptr) {
+            return true;
+        }
+        // As many as were streamed here, in the order in which they would be.
+        const auto most = std::min(static_cast<size_t>(pool.prepare_staging(*next)), count_experts(pairs));
+        const size_t side = streamer.free_side();
+        std::vector<int32_t> experts;
+        std::vector<std::vector<Piece>> pieces;
+        for (int32_t expert = 0; expert < next->experts() && experts.size() < most; ++expert) {
+            if (next->policy.ready_slot(expert) < 0) {
+                pieces.push_back(next->pieces(next->staging[side], expert, static_cast<int32_t>(experts.size())));
+                experts.push_back(expert);
+            }
+        }
+        pool.ahead.plan(next->index, side, std::move(experts), std::move(pieces));
+        pool.copier.start_ahead([&ahead = pool.ahead](const std::atomic<bool> & stop) { ahead.copy(stop); });
         return true;
     } catch (...) {  // as in `launch`
         return false;
@@ -188,6 +303,8 @@ bool stream(Pool & pool, Layer & layer, const Split & split, const std::vector<P
 void measure_rates(Context & context, Layer & layer, Pool & pool) {
     Rates & rates = pool.rates;
     const Split & split = *context.split;
+    pool.copier.stop_ahead();  // what follows writes to both halves
+    pool.ahead.forget();
     const int32_t n =
         readable(layer) ? std::min({experts_measured, layer.experts() / 2, pool.prepare_staging(layer)}) : 0;
     if (n == 0 || layer.in_order(layer.staging[0], split.weights).empty()) {

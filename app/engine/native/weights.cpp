@@ -62,22 +62,25 @@ bool is_expert_weight(const ggml_tensor * weights) {
     return is_ours(weights) || is_repacked(weights);
 }
 
-bool cpu_would_repack(const ggml_tensor * op) {
+ggml_backend_buffer_type_t faster_type(const ggml_tensor * op) {
     ggml_tensor * weights = op->src[0];
     ggml_backend_dev_t cpu = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
     ggml_backend_buffer_t const before = weights->buffer;
-    bool would = false;
     for (const ggml_backend_buffer_type_t type : repack_types()) {
         ggml_backend_buffer_t empty = ggml_backend_buft_alloc_buffer(type, 0);
         weights->buffer = empty;
-        would = ggml_backend_dev_supports_op(cpu, op);
+        const bool would = ggml_backend_dev_supports_op(cpu, op);
         weights->buffer = before;
         ggml_backend_buffer_free(empty);
         if (would) {
-            break;
+            return type;
         }
     }
-    return would;
+    return nullptr;
+}
+
+bool cpu_would_repack(const ggml_tensor * op) {
+    return faster_type(op) != nullptr;
 }
 
 void set_residency(int32_t wanted) {

@@ -17,7 +17,8 @@ bool is_expert_weight(const ggml_tensor * weights);
 bool is_repacked(const ggml_tensor * weights);
 bool is_repack_type(ggml_backend_buffer_type_t type);
 
-// True when the CPU has a faster layout for the weights of this MUL_MAT_ID.
+// The CPU's faster layout for the weights of this MUL_MAT_ID, or nullptr when it has none.
+ggml_backend_buffer_type_t faster_type(const ggml_tensor * op);
 bool cpu_would_repack(const ggml_tensor * op);
 
 void set_residency(int32_t residency);
@@ -65,10 +66,12 @@ class Sources {
 struct ExpertTensor {
     const ggml_tensor * tensor = nullptr;
     ggml_type type = GGML_TYPE_F32;
-    int64_t ne0 = 0, ne1 = 0;     // of one expert; ne1 is 1 for a bias
-    bool bias = false;            // [ne0, experts] instead of [ne0, ne1, experts]
-    uint64_t bytes = 0;           // of one expert
-    const char * data = nullptr;  // expert 0 in the file's layout; null until found
+    int64_t ne0 = 0, ne1 = 0;             // of one expert; ne1 is 1 for a bias
+    bool bias = false;                    // [ne0, experts] instead of [ne0, ne1, experts]
+    uint64_t bytes = 0;                   // of one expert
+    const char * data = nullptr;          // expert 0 in the file's layout; null until found
+    const char * locked_begin = nullptr;  // what of it is page-locked
+    const char * locked_end = nullptr;
 
     const char * expert(int32_t index) const { return data + static_cast<uint64_t>(index) * bytes; }
 };

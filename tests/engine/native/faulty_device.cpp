@@ -9,6 +9,8 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <map>
+#include <mutex>
 #include <new>
 #include <string>
 #include <thread>
@@ -29,6 +31,9 @@ enum Fault : int32_t {
     compute_throw,   // after the graph was computed
     wait,            // synchronizing after a graph: where drivers report a lost device
     allocate_throw,  // a buffer, with an exception where drivers should answer that there is none
+    clear,           // setting a buffer to one value
+    host_throw,      // nothing of the device's: the processor runs out of memory while the device is at work
+    lock,            // page-locking main memory is refused
     n_faults,
 };
 
@@ -52,10 +57,28 @@ std::atomic<int32_t> refused_op{GGML_OP_COUNT};
 
 std::atomic<int64_t> copy_microseconds{0};
 
+// Backends that computed what was not waited for.
+std::atomic<int32_t> unwaited{0};
+
+// Main memory that is page-locked, by where it begins; and copies from memory that is so in part, an error on CUDA.
+std::mutex locks_mutex;
+std::map<const char *, size_t> locks;
+std::atomic<int32_t> copies_locked{0}, copies_torn{0};
+
 constexpr size_t alignment = 128;  // other than the CPU's
 
 bool due(Fault fault) {
     return faults[static_cast<size_t>(fault)].due();
+}
+
+void note_copy(const char * begin, size_t size) {
+    std::lock_guard<std::mutex> lock(locks_mutex);
+    for (const auto & [from, bytes] : locks) {
+        const bool apart = begin + size <= from || from + bytes <= begin;
+        const bool within = from <= begin && begin + size <= from + bytes;
+        copies_locked += within ? 1 : 0;
+        copies_torn += apart || within ? 0 : 1;
+    }
 }
 
 ggml_backend_dev_t device();
@@ -81,6 +104,9 @@ void buffer_set(ggml_backend_buffer_t buffer, ggml_tensor * tensor, const void *
     if (into_weights) {
         std::this_thread::sleep_for(std::chrono::microseconds(copy_microseconds.load()));
     }
+    if (into_weights) {
+        note_copy(static_cast<const char *>(data), size);
+    }
     if (due(into_weights ? copy : upload)) {
         throw DeviceLost();
     }
@@ -97,6 +123,9 @@ void buffer_get(ggml_backend_buffer_t, const ggml_tensor * tensor, void * data, 
 }
 
 void buffer_clear(ggml_backend_buffer_t buffer, uint8_t value) {
+    if (due(clear)) {
+        throw DeviceLost();
+    }
     std::memset(buffer->context, value, buffer->size);
 }
 
@@ -163,6 +192,7 @@ const char * backend_name(ggml_backend_t) {
 }
 
 void backend_free(ggml_backend_t backend) {
+    unwaited -= stream_of(backend).computed ? 1 : 0;
     ggml_backend_free(stream_of(backend).cpu);
     delete &stream_of(backend);
     delete backend;
@@ -176,13 +206,21 @@ ggml_status backend_compute(ggml_backend_t backend, ggml_cgraph * graph) {
     if (due(compute_throw)) {
         throw DeviceLost();
     }
-    stream_of(backend).computed = true;
+    unwaited += stream_of(backend).computed.exchange(true) ? 0 : 1;
     return status;
 }
 
+// Delivers at once; that all went well is known after the wait only, as with drivers that work asynchronously.
+void backend_get(ggml_backend_t, const ggml_tensor * tensor, void * data, size_t offset, size_t size) {
+    buffer_get(tensor->buffer, tensor, data, offset, size);
+}
+
 void backend_synchronize(ggml_backend_t backend) {
-    if (stream_of(backend).computed.exchange(false) && due(wait)) {
-        throw DeviceLost();
+    if (stream_of(backend).computed.exchange(false)) {
+        --unwaited;
+        if (due(wait)) {
+            throw DeviceLost();
+        }
     }
 }
 
@@ -205,6 +243,7 @@ ggml_backend_t device_init(ggml_backend_dev_t, const char *) {
     face.free = backend_free;
     face.graph_compute = backend_compute;
     face.synchronize = backend_synchronize;
+    face.get_tensor_async = backend_get;
     return new ggml_backend{&guid, face, device(), new Stream{cpu}};
 }
 
@@ -255,6 +294,29 @@ ggml_backend_dev_t registry_device(ggml_backend_reg_t, size_t) {
     return device();
 }
 
+bool register_host_buffer(void * begin, size_t size) {
+    if (due(lock)) {
+        return false;
+    }
+    std::lock_guard<std::mutex> guard(locks_mutex);
+    return locks.emplace(static_cast<const char *>(begin), size).second;
+}
+
+void unregister_host_buffer(void * begin) {
+    std::lock_guard<std::mutex> guard(locks_mutex);
+    locks.erase(static_cast<const char *>(begin));
+}
+
+void * registry_function(ggml_backend_reg_t, const char * name) {
+    if (std::strcmp(name, "ggml_backend_register_host_buffer") == 0) {
+        return reinterpret_cast<void *>(register_host_buffer);
+    }
+    if (std::strcmp(name, "ggml_backend_unregister_host_buffer") == 0) {
+        return reinterpret_cast<void *>(unregister_host_buffer);
+    }
+    return nullptr;
+}
+
 ggml_backend_reg_t registry() {
     static ggml_backend_reg reg = [] {
         ggml_backend_reg made = {};
@@ -262,6 +324,7 @@ ggml_backend_reg_t registry() {
         made.iface.get_name = registry_name;
         made.iface.get_device_count = registry_count;
         made.iface.get_device = registry_device;
+        made.iface.get_proc_address = registry_function;
         return made;
     }();
     return &reg;
@@ -317,6 +380,38 @@ void faulty_slow_copies(int64_t microseconds) {
 // Buffers that were given and not taken back.
 int32_t faulty_buffers(void) {
     return buffers_alive.load();
+}
+
+// Backends with work that nobody waited for.
+int32_t faulty_unwaited(void) {
+    return unwaited.load();
+}
+
+// Bytes that are page-locked now.
+uint64_t faulty_locked(void) {
+    std::lock_guard<std::mutex> guard(locks_mutex);
+    uint64_t sum = 0;
+    for (const auto & range : locks) {
+        sum += range.second;
+    }
+    return sum;
+}
+
+// Copies into weights from page-locked memory, and those from memory that is so in part; since the start.
+int32_t faulty_copies_locked(void) {
+    return copies_locked.load();
+}
+
+int32_t faulty_copies_torn(void) {
+    return copies_torn.load();
+}
+
+// An abort callback for the processor's computing: it never aborts, but it may fail while the device is at work.
+bool faulty_host_callback(void *) {
+    if (unwaited.load() > 0 && due(host_throw)) {
+        throw std::bad_alloc();
+    }
+    return false;
 }
 
 // The op of that name is not supported from now on; all are where it names none.

@@ -76,5 +76,6 @@ struct TestLayer {
 };
 
 void copier_tests();  // copier_test.cpp
+void ahead_tests();   // ahead_test.cpp
 
 }  // namespace expert_device

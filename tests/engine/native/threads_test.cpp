@@ -89,6 +89,7 @@ class Cache {
                 }
             }
             facts.publish(layer.index, layer.policy);
+            facts.end_split(split.new_batch);
         }
     }
 
@@ -173,10 +174,10 @@ void read_sums(const Cache & cache) {
     std::vector<expert_device_token> batches(Facts::batches_kept + 1);
     const int32_t n = cache.facts.batches(0, batches.data(), static_cast<int32_t>(batches.size()));
     check(n <= static_cast<int32_t>(Facts::batches_kept), "no more batches than are kept");
-    for (int32_t i = 1; i < n; ++i) {
-        check(batches[static_cast<size_t>(i)].index == batches[static_cast<size_t>(i) - 1].index + 1, "batches follow each other");
-        check(batches[static_cast<size_t>(i) - 1].hits + batches[static_cast<size_t>(i) - 1].misses == top_k * n_layers,
-              "a batch that is over is whole");
+    for (int32_t i = 0; i < n; ++i) {
+        const expert_device_token & batch = batches[static_cast<size_t>(i)];
+        check(i == 0 || batch.index == batches[static_cast<size_t>(i) - 1].index + 1, "batches follow each other");
+        check(batch.hits + batch.misses == top_k * n_layers, "a batch that is told of is whole");
     }
 }
 
@@ -248,6 +249,46 @@ void everything_at_once() {
     check(sum.hits > 0 && sum.misses > 0 && sum.evictions > 0, "there were hits, misses and evictions");
 }
 
+int32_t batches_told(const Facts & facts, expert_device_token & newest) {
+    std::vector<expert_device_token> batches(8);
+    const int32_t n = facts.batches(0, batches.data(), 8);
+    newest = n > 0 ? batches[static_cast<size_t>(n) - 1] : expert_device_token{};
+    return n;
+}
+
+void a_batch_is_told_of_when_nothing_is_added_to_it_any_more() {
+    Facts facts;
+    expert_device_token newest = {};
+    const auto compute = [&](int32_t layer, int32_t phase) {
+        SplitFacts split;
+        split.phase = phase;
+        split.tokens = 1;
+        split.new_batch = layer == 0;
+        split.hits = 1;
+        if (phase != EXPERT_DEVICE_IGNORE) {
+            facts.add(split);
+        }
+        facts.end_split(split.new_batch);
+    };
+    const auto batch = [&](int32_t layers, int32_t phase) {
+        for (int32_t layer = 0; layer < layers; ++layer) {
+            compute(layer, phase);
+        }
+    };
+    batch(3, EXPERT_DEVICE_IGNORE);  // a warm-up: known afterwards is how many layers there are
+    batch(2, EXPERT_DEVICE_PROMPT);
+    check(batches_told(facts, newest) == 0, "a batch that is under way is not told of");
+    facts.add_insert(EXPERT_DEVICE_PROMPT, 10, false);
+    compute(2, EXPERT_DEVICE_PROMPT);
+    check(batches_told(facts, newest) == 1 && newest.hits == 3 && newest.copied_bytes == 10, "one that is over is");
+    facts.add_insert(EXPERT_DEVICE_DECODE, 5, false);
+    check(batches_told(facts, newest) == 1 && newest.copied_bytes == 10, "what comes between two batches is of neither");
+    batch(2, EXPERT_DEVICE_DECODE);  // ended early
+    check(batches_told(facts, newest) == 1, "an aborted batch might still go on");
+    batch(3, EXPERT_DEVICE_IGNORE);
+    check(batches_told(facts, newest) == 2 && newest.hits == 2, "it is over when another one begins");
+}
+
 void a_smaller_trace_keeps_to_its_room() {
     Facts facts;
     std::vector<int32_t> routed(n_experts);
@@ -270,6 +311,8 @@ void a_smaller_trace_keeps_to_its_room() {
 
 int main() {
     copier_tests();
+    ahead_tests();
+    a_batch_is_told_of_when_nothing_is_added_to_it_any_more();
     a_smaller_trace_keeps_to_its_room();
     everything_at_once();
     std::puts("ok");

@@ -1,0 +1,70 @@
+"""Plans that tuning found faster, kept by model, machine and engine: with another of them they prove nothing."""
+
+import hashlib
+from pathlib import Path
+
+import msgspec
+
+from app.hardware.facts import Machine
+from app.hardware.fingerprint import engine_name, fingerprint
+from app.library import folders
+from app.library.record_file import RecordFile
+from app.model.facts import ModelFacts
+from app.placement.plan import Plan
+from app.placement.tuner_types import Tried
+
+RECORD_VERSION = 1
+
+
+class TunedPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """A plan that beat the planner's by more than noise.
+
+    Attributes:
+        model: `ModelFacts.fingerprint`. machine: its fingerprint. engine: its name.
+        plan: The plan. words: what it changes.
+        before, after: What the planner's plan and this one were measured to do, taking turns.
+        tuned_at: ISO 8601, UTC.
+    """
+
+    version: int = RECORD_VERSION
+    model: str
+    machine: str
+    engine: str
+    plan: Plan
+    words: str
+    before: Tried | None
+    after: Tried | None
+    tuned_at: str
+
+
+def tuned_plan(facts: ModelFacts, machine: Machine) -> TunedPlan | None:
+    """What tuning kept for this model on this machine with this engine; its plan names the model's present files.
+
+    Raises:
+        AppError: file_unreadable.
+    """
+    record = _file(facts, machine).read()
+    if record is None:
+        return None
+    return msgspec.structs.replace(record, plan=msgspec.structs.replace(record.plan, model_files=facts.files))
+
+
+def keep_tuned(record: TunedPlan, facts: ModelFacts, machine: Machine) -> Path:
+    """Keep a plan in place of the one before; returns its file.
+
+    Raises:
+        AppError: file_unreadable, folder_not_writable or disk_full.
+    """
+    file = _file(facts, machine)
+    file.change(lambda _before: record)
+    return file.path
+
+
+def key(facts: ModelFacts, machine: Machine) -> tuple[str, str, str]:
+    """Model, machine and engine, as records name them."""
+    return facts.fingerprint, fingerprint(machine), engine_name(machine.engine) if machine.engine else ""
+
+
+def _file(facts: ModelFacts, machine: Machine) -> RecordFile[TunedPlan]:
+    name = hashlib.sha256("\n".join(key(facts, machine)).encode()).hexdigest()[:32]
+    return RecordFile(folders.data_folder() / "machine" / "tuned" / f"{name}.json", TunedPlan, RECORD_VERSION)
