@@ -77,7 +77,7 @@ def laid_out(plan: Plan, ggml: Ggml, device: ExpertDevice | None, tap: LogTap) -
     try:
         if device is not None:
             device.set_residency(residency_of(plan))
-        parameters = model_parameters(plan, ggml, keep_alive)
+        parameters = model_parameters(plan, ggml, keep_alive, expert_device=device is not None)
         parameters.no_alloc = True
         parameters.load_mode = _LOAD_MODE_NONE
         model = llama.llama_model_load_from_file(model_path(plan), parameters)

@@ -106,7 +106,7 @@ def load(
     try:
         if device is not None:
             device.set_residency(residency_of(plan))
-        parameters = model_parameters(plan, ggml, loaded.keep_alive)
+        parameters = model_parameters(plan, ggml, loaded.keep_alive, expert_device=device is not None)
         callback = llama.llama_progress_callback(progress)
         parameters.progress_callback = callback
         loaded.model = llama.llama_model_load_from_file(model_path(plan), parameters)

@@ -55,12 +55,15 @@ def model_path(plan: Plan) -> bytes:
     return os.fsencode(plan.model_files[0]) if os.name != "nt" else plan.model_files[0].encode()
 
 
-def model_parameters(plan: Plan, ggml: Ggml, keep_alive: list[object]) -> llama.llama_model_params:
+def model_parameters(
+    plan: Plan, ggml: Ggml, keep_alive: list[object], *, expert_device: bool
+) -> llama.llama_model_params:
     """Parameters of the model: devices, overrides, split.
 
     Args:
         plan: The plan.
         ggml: The process's ggml, for handles of devices.
+        expert_device: The expert device is registered.
         keep_alive: Gets what the parameters point to; it must live as long as the model.
 
     Raises:
@@ -87,6 +90,10 @@ def model_parameters(plan: Plan, ggml: Ggml, keep_alive: list[object]) -> llama.
     parameters.load_mode = _LOAD_MODE_MMAP
     # The CPU's faster layouts are copies: without room for them everything stays as it lies in the file.
     parameters.use_extra_bufts = plan.residency == "repacked"
+    # With a GPU llama.cpp prefers that card's host buffers to the faster layouts, and with a mapped file then plain
+    # memory: neither repacked nor, under the repacked residency, the expert device's. It wants them for copying whole
+    # tensors of large batches over, which the expert device does itself.
+    parameters.no_host = expert_device and plan.residency == "repacked"
     if len(handles) > 1:
         # Further GPUs hold experts only: attention, KV cache and output stay on the first.
         split = (ctypes.c_float * llama.llama_max_devices())()

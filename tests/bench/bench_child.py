@@ -145,6 +145,7 @@ class Child:
         array = (ctypes.c_void_p * (len(handles) + 1))(*handles, None)
         parameters.devices = ctypes.cast(array, ctypes.c_void_p)
         parameters.n_gpu_layers = ALL_LAYERS if handles else 0
+        parameters.no_host = variant.ours and variant.residency == "repacked"  # as app.engine.parameters
         self._keep_alive.append(array)
         on_cpu = list(range(variant.gpu_expert_layers, variant.layers))
         if handles and on_cpu:

@@ -9,6 +9,7 @@ from bench_variant import Variant
 from app.engine.cache import ExpertDevice, Phase, Residency, Result
 from app.errors import AppError, ErrorCode
 from app.model import read_expert_tensors
+from app.placement.plan import CachePolicy
 
 
 class BenchDevice:
@@ -51,6 +52,12 @@ class BenchDevice:
         name = self._variant.pool_device
         assert name is not None
         layers = self._device.layers(self._context)
+        if len(layers) != self._variant.layers:
+            raise AppError(
+                ErrorCode.ENGINE_FAILED,
+                f"The device has {len(layers)} of {self._variant.layers} layers: nothing to compare.",
+            )
+        self._device.set_policy(self._context, CachePolicy(lock_bytes=self._variant.lock_bytes))
         experts_bytes = sum(layer.experts * layer.expert_bytes for layer in layers)
         self._device.set_layer_device(self._context, name)
         self._device.set_pool(

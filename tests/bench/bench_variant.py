@@ -23,6 +23,7 @@ class Variant:
         pool_device: Ours: device of the pool, None for no pool.
         pool_percent: Experts that the pool has room for, of all.
         staging_bytes: Ours: most bytes of the staging area for streamed experts.
+        lock_bytes: Ours: most bytes of main memory that are page-locked for copies.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Variant:
     pool_device: str | None = None
     pool_percent: int = 0
     staging_bytes: int = 0
+    lock_bytes: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """As keyword arguments for another process."""

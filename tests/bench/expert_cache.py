@@ -15,7 +15,8 @@ Parts (`--parts`):
 
 JSON (one object; `version` changes when a field changes its meaning):
   version, date (ISO 8601), machine {os, cpu, physical_cores, memory_bytes}, engine {llama_cpp_python, ggml, gpus},
-  settings {quick, threads, rounds, decode_tokens, prompt_tokens, gpu, pool_device, staging_bytes},
+  settings {quick, threads, rounds, decode_tokens, prompt_tokens, gpu, pool_device, staging_bytes,
+    lock_bytes},
   models [{quantisation, file, file_bytes, layers, experts, used, expert_bytes, routing {tokens, effective_experts,
     top_30_percent_share, lru_hit_rate {percent of experts: rate}}}],
   results [{part, quantisation, variant, phase "decode"|"prompt", batch, pool_percent,
@@ -101,6 +102,7 @@ class Bench:
                 "gpu": self._gpu,
                 "pool_device": self._pool_device,
                 "staging_bytes": options.staging << 20,
+                "lock_bytes": options.lock << 20,
             },
             "models": [],
             "results": [],
@@ -186,8 +188,8 @@ class Bench:
                 if percent == POOL_TARGET_PERCENT:
                     targets[name, "decode", layers_name] = POOL_TARGET
             pool = {"pool_device": self._pool_device, "pool_percent": percent}
-            staging = self._options.staging << 20
-            variants.append(self._variant(shape, path, name, ours=True, gpu=self._gpu, staging_bytes=staging, **pool))
+            sizes = {"staging_bytes": self._options.staging << 20, "lock_bytes": self._options.lock << 20}
+            variants.append(self._variant(shape, path, name, ours=True, gpu=self._gpu, **sizes, **pool))
         comparison = Comparison(
             shape.quantisation,
             shape.routing.layers,
@@ -262,6 +264,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--pool-device", choices=["CPU"], help="a pool in main memory, to exercise it without a GPU")
     parser.add_argument("--pools", type=_percents, help="percent of all experts, such as 10,30,100")
     parser.add_argument("--staging", type=int, default=256, help="MiB for streamed experts (default 256)")
+    parser.add_argument("--lock", type=int, default=0, help="MiB of main memory to page-lock (default 0)")
     parser.add_argument("--layers", type=int, help=f"default {FULL_ROUTING.layers}, quick {QUICK_ROUTING.layers}")
     parser.add_argument("--experts", type=int, help=f"default {FULL_ROUTING.experts}, quick {QUICK_ROUTING.experts}")
     parser.add_argument("--folder", type=Path, help="where model files are kept (default: the application's cache)")

@@ -1,4 +1,4 @@
-"""What engine tests share: the software GPU, a home of their own, the demo model."""
+"""What engine tests share: a GPU, a home of their own, the demo model."""
 
 import os
 import subprocess
@@ -12,8 +12,13 @@ from app.engine.client import EngineClient
 
 
 @pytest.fixture(scope="session")
-def software_gpu() -> str:
-    """Engine name of the software Vulkan device; skips where the driver or the backend is missing."""
+def any_gpu() -> str:
+    """Engine name of a GPU: of the card that EXPERT_LANES_TEST_GPU names, else the software Vulkan device.
+
+    Skips where the driver or the backend is missing.
+    """
+    if card := os.environ.get("EXPERT_LANES_TEST_GPU"):
+        return card
     program = "from app.engine.ggml import Ggml\ng = Ggml(); g.load_backends()\nprint([d.device for d in g.gpus()])"
     done = subprocess.run(
         [sys.executable, "-c", program],

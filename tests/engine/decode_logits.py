@@ -198,7 +198,7 @@ def decode(process: LlamaProcess, path: Path, job: Job) -> dict[str, Any]:
     device = process.device
     if device:
         device.set_residency(Residency.REPACKED if job.repacked else Residency.MAPPED)
-    model = process.load(path, gpu=job.gpu, experts_on_gpu=job.experts_on_gpu, repack=job.repack)
+    model = process.load(path, gpu=job.gpu, experts_on_gpu=job.experts_on_gpu, repack=job.repack, no_host=job.repacked)
     context = model.context(threads=job.threads)
     found: dict[str, Any] = {}
     told: dict[str, Any] = {}

@@ -55,7 +55,7 @@ def load(plan: Plan, ggml: Ggml, device: ExpertDevice, tap: LogTap) -> Any:
     report, keep = LoadReport(), []
     tap.on_line = lambda _level, line: report.feed(line)
     device.set_residency(residency_of(plan))
-    model = llama.llama_model_load_from_file(model_path(plan), model_parameters(plan, ggml, keep))
+    model = llama.llama_model_load_from_file(model_path(plan), model_parameters(plan, ggml, keep, expert_device=True))
     assert model, report.lines[-5:]
     context = llama.llama_init_from_model(model, context_parameters(plan))
     assert context, report.lines[-5:]

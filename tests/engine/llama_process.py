@@ -35,7 +35,13 @@ class LlamaProcess:
         llama.llama_backend_init()
 
     def load(
-        self, path: Path, *, gpu: str | None = None, experts_on_gpu: bool = False, repack: bool = True
+        self,
+        path: Path,
+        *,
+        gpu: str | None = None,
+        experts_on_gpu: bool = False,
+        repack: bool = True,
+        no_host: bool = False,
     ) -> "LoadedModel":
         """A model.
 
@@ -44,6 +50,7 @@ class LlamaProcess:
             gpu: ggml's name of the device for attention; None computes on the CPU.
             experts_on_gpu: leave the experts with their layers (stock, fully offloaded).
             repack: let llama.cpp use the CPU's faster layouts.
+            no_host: keep the GPU's host buffers from coming before those.
         """
         parameters = llama.llama_model_default_params()
         handles = [device.handle for device in self.ggml.devices() if device.name == gpu]
@@ -52,6 +59,7 @@ class LlamaProcess:
         parameters.devices = ctypes.cast(devices, ctypes.c_void_p)
         parameters.n_gpu_layers = 999 if handles else 0
         parameters.use_extra_bufts = repack
+        parameters.no_host = no_host
         override = (BufferTypeOverride * 2)()
         if not experts_on_gpu:
             cpu = next(device for device in self.ggml.devices() if device.name == "CPU")

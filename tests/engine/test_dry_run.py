@@ -56,7 +56,7 @@ def test_the_tiny_models_are_of_many_architectures(tiny_files):
 
 @pytest.mark.parametrize("on_gpu", [False, True])
 def test_compute_and_cache_buffers_of_a_dry_run_are_those_of_the_load(tiny_files, on_gpu, request):
-    gpu = request.getfixturevalue("software_gpu") if on_gpu else None
+    gpu = request.getfixturevalue("any_gpu") if on_gpu else None
     plans = tiny_plans(tiny_files, gpu)
     results = dict(zip(plans, dry_runs(plans.values(), load=True, gpu=on_gpu), strict=True))
     for case, result in results.items():
@@ -94,7 +94,7 @@ def ask(client, plan):
 
 @pytest.mark.parametrize("on_gpu", [False, True])
 def test_a_dry_run_of_the_demo_tells_what_its_load_then_reports(demo_model, on_gpu, request, monkeypatch):
-    gpu = request.getfixturevalue("software_gpu") if on_gpu else None
+    gpu = request.getfixturevalue("any_gpu") if on_gpu else None
     if gpu:
         monkeypatch.setenv("GGML_VK_VISIBLE_DEVICES", "0")
     plan = plan_for(demo_model, gpu, n_ctx=4096)

@@ -155,13 +155,13 @@ def test_smaller_kv_types_load_and_answer(demo_model, kv_type):
     assert abs(kv - expected) < 0.02 * expected
 
 
-def test_experts_of_chosen_layers_live_on_the_gpu_and_the_rest_on_the_cpu(demo_model, software_gpu, monkeypatch):
+def test_experts_of_chosen_layers_live_on_the_gpu_and_the_rest_on_the_cpu(demo_model, any_gpu, monkeypatch):
     monkeypatch.setenv("GGML_VK_VISIBLE_DEVICES", "0")
     facts = read_facts(demo_model)
-    lanes = {layer: software_gpu if layer in (3, 13) else CPU_LANE for layer in facts.moe_layers}
+    lanes = {layer: any_gpu if layer in (3, 13) else CPU_LANE for layer in facts.moe_layers}
     with EngineClient() as client:
         report = client.request(
-            protocol.Load, protocol.Loaded, plan=plan_for(demo_model, gpu=software_gpu, expert_lanes=lanes, n_ctx=512)
+            protocol.Load, protocol.Loaded, plan=plan_for(demo_model, gpu=any_gpu, expert_lanes=lanes, n_ctx=512)
         )
         assert report.expert_layers == lanes
         assert report.differences == ()
@@ -199,13 +199,13 @@ def test_a_load_cancelled_while_it_waits_leaves_nothing_loaded(demo_model):
             answer(client)
 
 
-def test_the_prompt_rate_is_measured_after_the_gpu_is_done(demo_model, software_gpu, monkeypatch):
+def test_the_prompt_rate_is_measured_after_the_gpu_is_done(demo_model, any_gpu, monkeypatch):
     """Before, a batch still computing on the GPU was counted as done: the rate was too high by a batch."""
     monkeypatch.setenv("GGML_VK_VISIBLE_DEVICES", "0")
     facts = read_facts(demo_model)
-    lanes = dict.fromkeys(facts.moe_layers, software_gpu)
+    lanes = dict.fromkeys(facts.moe_layers, any_gpu)
     with EngineClient() as client:
-        plan = plan_for(demo_model, gpu=software_gpu, expert_lanes=lanes, n_ctx=512)
+        plan = plan_for(demo_model, gpu=any_gpu, expert_lanes=lanes, n_ctx=512)
         client.request(protocol.Load, protocol.Loaded, plan=plan)
         finished = answer(client, max_tokens=1)
     prompt_seconds = finished.prompt_tokens / finished.prompt_tokens_per_second
