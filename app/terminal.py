@@ -7,7 +7,7 @@ from app.advice import what_to_do
 from app.engine import protocol
 from app.engine.client import EngineClient
 from app.errors import AppError, ErrorCode
-from app.placement import cache_facts
+from app.placement.cache import facts as cache_facts
 from app.placement.plan import Plan
 from app.units import format_bytes
 

@@ -49,13 +49,13 @@ from app.hardware.fingerprint import fingerprint
 from app.library import folders
 from app.library.speed_evidence import evidence_of
 from app.model import ModelFacts
-from app.placement import scenario_results
 from app.placement import words as plan_words
 from app.placement.evidence import planned
 from app.placement.plan import Plan
-from app.placement.scenario_plans import case_plan, stock_machine, stock_plan
-from app.placement.scenario_results import CaseResult
-from app.placement.scenarios import OURS, QUICK, SCENARIOS, STOCK, Amounts, Case, make_cases, schedule
+from app.placement.scenarios import results as scenario_results
+from app.placement.scenarios.plans import case_plan, stock_machine, stock_plan
+from app.placement.scenarios.results import CaseResult
+from app.placement.scenarios.schedule import OURS, QUICK, SCENARIOS, STOCK, Amounts, Case, make_cases, schedule
 
 _ALL = "all"
 _ROUNDS = 3

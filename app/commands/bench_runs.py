@@ -10,10 +10,10 @@ from app import terminal
 from app.engine import protocol
 from app.engine.client import EngineClient, engine_command
 from app.errors import AppError, ErrorCode
-from app.placement import scenario_texts
 from app.placement.plan import Plan
-from app.placement.scenario_results import Sample
-from app.placement.scenarios import STOCK, Case, Turn, Visit, remaining_seconds
+from app.placement.scenarios import texts as scenario_texts
+from app.placement.scenarios.results import Sample
+from app.placement.scenarios.schedule import STOCK, Case, Turn, Visit, remaining_seconds
 
 # Before every measurement so much is read, untimed: it touches pages and buffers for the first time, and tells how
 # many characters of such text make a token.

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from app.placement.scenario_results import RULE, CaseResult, Figure, Ratio
+from app.placement.scenarios.results import RULE, CaseResult, Figure, Ratio
 from app.units import format_bytes
 
 _NOTHING = "–"

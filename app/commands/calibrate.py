@@ -15,10 +15,10 @@ from app.hardware.fingerprint import fingerprint
 from app.library import calibrations, models
 from app.model import read_expert_tensors
 from app.model.tensor_types import ggml_name
-from app.placement import calibration_words as words
-from app.placement.calibration import Calibration
-from app.placement.calibration_choices import COMMON_TYPES, SECONDS, devices, thread_counts
 from app.placement.plan import CPU_LANE
+from app.placement.speed import calibration_words as words
+from app.placement.speed.calibration import Calibration
+from app.placement.speed.calibration_choices import COMMON_TYPES, SECONDS, devices, thread_counts
 
 _LEAST_SECONDS, _MOST_SECONDS = 2.0, 600.0
 

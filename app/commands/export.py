@@ -10,9 +10,9 @@ from app.engine.client import EngineClient
 from app.errors import EXIT_OK
 from app.library.speed_evidence import evidence_of
 from app.model import ModelFacts
-from app.placement import device_map, export_flags, export_words, plan_file
-from app.placement.command_line import SHELLS
-from app.placement.exchange import Exported
+from app.placement.exchange import device_map, export_flags, export_words, plan_file
+from app.placement.exchange.command_line import SHELLS
+from app.placement.exchange.formats import Exported
 from app.placement.plan import Plan
 
 FORMATS = (*export_flags.PROGRAMS, "lm-studio", "ollama", "device-map", "json")

@@ -13,9 +13,9 @@ from app.errors import EXIT_OK, AppError, ErrorCode
 from app.library import folders, models
 from app.model import read_tensor_bytes
 from app.placement import words as plan_words
-from app.placement.command_line import SHELLS
-from app.placement.import_flags import import_flags
-from app.placement.plan_file import import_json
+from app.placement.exchange.command_line import SHELLS
+from app.placement.exchange.import_flags import import_flags
+from app.placement.exchange.plan_file import import_json
 
 _STANDARD_INPUT = "-"
 _MOST_BYTES = 4 * 1024**2

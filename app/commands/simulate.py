@@ -10,13 +10,13 @@ import msgspec
 from app.commands.common import AddCommand, facts_of, positive, print_json, size
 from app.errors import EXIT_OK, AppError, ErrorCode
 from app.library import folders
-from app.placement.cache_orders import check_pins, check_policy, check_pool
+from app.placement.cache.orders import check_pins, check_policy, check_pool
 from app.placement.plan import POLICIES, CachePolicy, ExpertPin
 from app.units import format_bytes
 
 if TYPE_CHECKING:
-    from app.placement.simulation import Pool
-    from app.placement.trace import Trace
+    from app.placement.cache.simulation import Pool
+    from app.placement.cache.trace import Trace
 
 _ORACLE, _ALL = "oracle", "all"
 _DEFAULT_POOLS = ("10%", "20%", "30%", "50%", "70%")
@@ -79,8 +79,8 @@ def add(add_command: AddCommand) -> None:
 def _run(parsed: argparse.Namespace) -> int:
     # numpy comes with these; the other commands start faster without it.
     from app.commands import simulate_words  # noqa: PLC0415
-    from app.placement import simulation  # noqa: PLC0415
-    from app.placement.trace import read_trace  # noqa: PLC0415
+    from app.placement.cache import simulation  # noqa: PLC0415
+    from app.placement.cache.trace import read_trace  # noqa: PLC0415
 
     policy = CachePolicy(
         insert_cap=parsed.insert_cap,
@@ -129,7 +129,7 @@ def _pool_of(wish: _PoolWish, trace: "Trace", expert_bytes: dict[int, int] | Non
     Raises:
         AppError: bad_usage, no pool of the recorded experts can be like that.
     """
-    from app.placement import simulation  # noqa: PLC0415 - with numpy, see above
+    from app.placement.cache import simulation  # noqa: PLC0415 - with numpy, see above
 
     if wish.kind == "bytes":
         if expert_bytes is None:

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 
 from app import terminal
+from app.placement.cache.simulation import FORESIGHT, CurvePoint, PartResult, PoolResult, Simulation
+from app.placement.cache.trace import Trace
 from app.placement.plan import CachePolicy
-from app.placement.simulation import FORESIGHT, CurvePoint, PartResult, PoolResult, Simulation
-from app.placement.trace import Trace
 from app.units import format_bytes
 
 # Shares of the experts at which the curve is told; the JSON has all of it.

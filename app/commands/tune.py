@@ -35,10 +35,10 @@ from app.hardware.facts import Machine
 from app.library import tuned_plans
 from app.library.speed_evidence import evidence_of
 from app.model import ModelFacts
-from app.placement.scenario_results import Figure
-from app.placement.tuner import Tuner
-from app.placement.tuner_candidates import Candidates
-from app.placement.tuner_types import Trial, Tried, TuneResult
+from app.placement.scenarios.results import Figure
+from app.placement.tuner.candidates import Candidates
+from app.placement.tuner.search import Tuner
+from app.placement.tuner.types import Trial, Tried, TuneResult
 
 _DEFAULT_MINUTES = 10.0
 _MOST_MINUTES = 24 * 60.0

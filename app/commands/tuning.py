@@ -5,9 +5,9 @@ from collections.abc import Callable
 from app.engine import protocol
 from app.engine.client import EngineClient
 from app.errors import AppError, ErrorCode
-from app.placement import scenario_texts
-from app.placement.scenario_results import divided
-from app.placement.tuner_types import Budget, Outcome, Trial
+from app.placement.scenarios import texts as scenario_texts
+from app.placement.scenarios.results import divided
+from app.placement.tuner.types import Budget, Outcome, Trial
 
 # What is wrong with the model or the installation is wrong with every plan.
 _FATAL = {

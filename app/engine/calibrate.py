@@ -18,7 +18,7 @@ from app.hardware.caches import last_level_cache_bytes
 from app.hardware.facts import Gpu, GpuKind
 from app.hardware.memory import read_ram
 from app.model.tensor_types import TENSOR_TYPES, ggml_name
-from app.placement.calibration import (
+from app.placement.speed.calibration import (
     FROM_DEVICE,
     TO_DEVICE,
     Calibration,

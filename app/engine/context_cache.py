@@ -14,11 +14,11 @@ from app.engine.protocol import CacheFacts, TraceState
 from app.engine.trace_writer import TraceWriter
 from app.errors import AppError, ErrorCode
 from app.model import ExpertTensor, ModelFacts
-from app.placement.cache_facts import BatchFacts, CacheReport, CacheTotals, LayerExperts, PoolFacts
-from app.placement.cache_guard import guard_pool
-from app.placement.cache_orders import check_pins, check_policy, check_pool
+from app.placement.cache.facts import BatchFacts, CacheReport, CacheTotals, LayerExperts, PoolFacts
+from app.placement.cache.guard import guard_pool
+from app.placement.cache.orders import check_pins, check_policy, check_pool
+from app.placement.cache.trace import TraceHeader
 from app.placement.plan import CachePolicy, ExpertPin, Plan
-from app.placement.trace import TraceHeader
 from app.units import format_bytes
 
 log = logging.getLogger(__name__)

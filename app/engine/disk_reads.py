@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from app.placement.calibration import DiskRate
+from app.placement.speed.calibration import DiskRate
 
 SLICES = (1 << 20, 4 << 20)
 """Bytes of one read: a tensor's share of a small expert and of a large one."""

@@ -18,7 +18,7 @@ from app.engine.protocol import Loaded
 from app.errors import AppError, ErrorCode
 from app.model import ExpertTensor, ModelFacts, read_expert_tensors, read_facts
 from app.placement import comparison
-from app.placement.cache_orders import check_pins
+from app.placement.cache.orders import check_pins
 from app.placement.plan import CPU_LANE, Plan
 from app.placement.report import BufferReport
 from app.units import format_bytes

@@ -15,7 +15,7 @@ from app.engine.session import DECODE_ABORTED, DECODE_NO_ROOM, Session
 from app.engine.text import CharacterStream, piece, tokenize
 from app.errors import AppError, ErrorCode
 from app.hardware.process import own_peak_bytes
-from app.placement.cache_facts import CacheTotals
+from app.placement.cache.facts import CacheTotals
 
 
 @dataclass

@@ -9,7 +9,7 @@ from app.engine.cache import Residency
 from app.engine.ggml import BufferTypeOverride, Ggml
 from app.errors import AppError, ErrorCode
 from app.placement import overrides
-from app.placement.cache_orders import check_policy, check_pool, check_residency
+from app.placement.cache.orders import check_policy, check_pool, check_residency
 from app.placement.plan import KV_TYPES, Plan
 
 _GGML_TYPES = {"f16": 1, "q8_0": 8, "q4_0": 2}

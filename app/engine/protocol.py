@@ -7,10 +7,10 @@ imports no llama.cpp and no Qt, so both sides and every test can use it.
 import msgspec
 
 from app.hardware.facts import EngineBuild, Gpu
-from app.placement.cache_facts import BatchFacts, CacheReport, CacheTotals, LayerExperts, PoolFacts
-from app.placement.calibration import Calibration
+from app.placement.cache.facts import BatchFacts, CacheReport, CacheTotals, LayerExperts, PoolFacts
 from app.placement.plan import CachePolicy, ExpertPin, Plan
 from app.placement.report import BufferReport, ObservedMemory
+from app.placement.speed.calibration import Calibration
 
 PROTOCOL_VERSION = 3
 MAX_LINE_BYTES = 64 * 1024 * 1024

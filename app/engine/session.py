@@ -13,7 +13,7 @@ from app.engine.loading import LoadedModel
 from app.engine.sampler import Sampler
 from app.engine.text import CharacterStream, Prompter, piece
 from app.errors import AppError, ErrorCode
-from app.placement import cache_facts
+from app.placement.cache import facts as cache_facts
 from app.placement.plan import CPU_LANE
 
 # A device without an abort callback can be stopped only between batches: they are sized to take

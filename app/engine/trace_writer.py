@@ -1,4 +1,4 @@
-"""Writes the routings that the expert device records into a trace file (`placement/trace.py`), on a thread of its own.
+"""Writes the routings that the expert device records into a trace file (`placement/cache/trace.py`), on a thread of its own.
 
 The device keeps a bounded number of entries; this takes them out a few times a second, so that decoding
 never waits for a disk.
@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 from app.engine.cache import ExpertDevice
 from app.errors import AppError
-from app.placement.trace import TraceHeader, encode_header, encode_loss
+from app.placement.cache.trace import TraceHeader, encode_header, encode_loss
 
 log = logging.getLogger(__name__)
 

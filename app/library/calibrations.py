@@ -7,7 +7,7 @@ import msgspec
 
 from app.library import folders
 from app.library.record_file import RecordFile
-from app.placement.calibration import Calibration
+from app.placement.speed.calibration import Calibration
 
 RECORD_VERSION = 1
 KEPT = 16

@@ -6,9 +6,9 @@ from app.hardware.fingerprint import engine_name, fingerprint
 from app.library import calibrations, speed_records
 from app.model.facts import ModelFacts
 from app.model.tensor_types import ggml_name
-from app.placement.calibration import Calibration
 from app.placement.evidence import Evidence
-from app.placement.speed_learning import Learned, learn
+from app.placement.speed.calibration import Calibration
+from app.placement.speed.learning import Learned, learn
 
 _NOT_MEASURED = (
     "Nothing was measured on the machine of this plan (`calibrate` measures); what was measured on another is not "

@@ -14,7 +14,7 @@ from app.library.record_file import RecordFile
 from app.model.facts import ModelFacts
 from app.placement.memory import spare_bytes
 from app.placement.plan import CPU_LANE, Plan
-from app.placement.speed_learning import MOST_OBSERVATIONS, Answer, Observation, observation
+from app.placement.speed.learning import MOST_OBSERVATIONS, Answer, Observation, observation
 
 log = logging.getLogger(__name__)
 

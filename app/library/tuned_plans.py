@@ -11,7 +11,7 @@ from app.library import folders
 from app.library.record_file import RecordFile
 from app.model.facts import ModelFacts
 from app.placement.plan import Plan
-from app.placement.tuner_types import Tried
+from app.placement.tuner.types import Tried
 
 RECORD_VERSION = 1
 

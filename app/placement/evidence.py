@@ -5,12 +5,12 @@ import msgspec
 from app.hardware.facts import Machine
 from app.hardware.fingerprint import fingerprint
 from app.model.facts import ModelFacts
-from app.placement.calibration import Calibration
 from app.placement.plan import Plan
 from app.placement.planner import NO_WISHES, SpeedOf, Wishes, make_plan
-from app.placement.speed import predict_speed
-from app.placement.speed_learning import Learned
-from app.placement.speed_types import SpeedPrediction
+from app.placement.speed.calibration import Calibration
+from app.placement.speed.learning import Learned
+from app.placement.speed.prediction import predict_speed
+from app.placement.speed.types import SpeedPrediction
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,7 +7,7 @@ import msgspec
 from app.errors import AppError, ErrorCode
 from app.hardware.facts import Machine
 from app.model.facts import ModelFacts
-from app.placement.cache_guard import guard_pool
+from app.placement.cache.guard import guard_pool
 from app.placement.candidates import STEP_ONE_MEMORY, STEP_SOFTWARE_GPU
 from app.placement.concessions import STEP_CPU_ONLY, figures
 from app.placement.lanes import gpu_lanes, with_gpu_lanes

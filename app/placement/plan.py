@@ -2,7 +2,7 @@
 
 import msgspec
 
-from app.placement.speed_types import SpeedPrediction
+from app.placement.speed.types import SpeedPrediction
 
 CPU_LANE = "CPU"
 DISK_LANE = "disk"

@@ -12,7 +12,7 @@ from app.placement.memory import fits
 from app.placement.placing import STEP_DOES_NOT_FIT, STEP_MAPPED, placed, with_lanes
 from app.placement.plan import CachePolicy, Plan, Step
 from app.placement.pool import wished_pool
-from app.placement.speed_types import SpeedPrediction
+from app.placement.speed.types import SpeedPrediction
 from app.placement.wishes import (
     AUTO_GPU,
     NO_WISHES,

@@ -5,7 +5,7 @@ import msgspec
 from app.errors import AppError, ErrorCode
 from app.hardware.facts import Cpu, Gpu, GpuKind, Machine
 from app.model.facts import ModelFacts
-from app.placement.cache_orders import check_policy, check_pool, check_residency
+from app.placement.cache.orders import check_policy, check_pool, check_residency
 from app.placement.kv_cache import CONTEXT_BLOCK, usable_kv_types
 from app.placement.plan import GOALS, KV_TYPES, CachePolicy, Step
 from app.units import format_bytes

@@ -14,8 +14,8 @@ from PySide6.QtGui import QColor, QImage, QPainter
 from PySide6.QtSvg import QSvgGenerator
 from PySide6.QtWidgets import QApplication
 
-from app.placement.scenario_results import CaseResult, Figure
-from app.placement.scenarios import OURS
+from app.placement.scenarios.results import CaseResult, Figure
+from app.placement.scenarios.schedule import OURS
 from app.ui.theme import LIGHT, mix
 from app.ui.words import number
 

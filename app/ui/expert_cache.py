@@ -11,7 +11,7 @@ from app.engine import client, protocol
 from app.errors import AppError
 from app.hardware.facts import Machine
 from app.model.facts import ModelFacts
-from app.placement import cache_facts
+from app.placement.cache import facts as cache_facts
 from app.placement.plan import CPU_LANE, DISK_LANE, ExpertPin, Plan
 from app.placement.planner import with_lanes
 from app.ui.engine import Engine

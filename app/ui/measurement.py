@@ -7,8 +7,8 @@ from app.errors import AppError
 from app.hardware.facts import Machine
 from app.hardware.fingerprint import engine_name, fingerprint
 from app.library import calibrations
-from app.placement.calibration import Calibration
-from app.placement.calibration_choices import COMMON_TYPES, SECONDS, devices, thread_counts
+from app.placement.speed.calibration import Calibration
+from app.placement.speed.calibration_choices import COMMON_TYPES, SECONDS, devices, thread_counts
 from app.ui.background import Background
 from app.ui.engine import Engine
 

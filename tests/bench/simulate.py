@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 from routing_trace import RoutingShape, routes, session
 
-from app.placement import simulator
+from app.placement.cache import simulator
+from app.placement.cache.trace import ENTRY, TraceHeader, encode_header, read_trace
 from app.placement.plan import CachePolicy
-from app.placement.trace import ENTRY, TraceHeader, encode_header, read_trace
 
 SHAPES = {
     "Qwen3-30B-A3B: 48 layers of 128, top-8": RoutingShape(layers=48, experts=128, used=8, codes=1024),

@@ -11,7 +11,7 @@ import pytest
 from app.commands import bench_runs
 from app.errors import AppError, ErrorCode
 from app.placement.plan import Plan
-from app.placement.scenarios import OURS, QUICK, make_cases, schedule
+from app.placement.scenarios.schedule import OURS, QUICK, make_cases, schedule
 
 PLAN = Plan(model_files=("/models/none.gguf",), gpu=None, expert_lanes={}, n_ctx=2048)
 SCENARIOS = ("chat", "long-context", "batch8", "conflict", "sweep")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from app.placement.trace import read_trace
+from app.placement.cache.trace import read_trace
 
 INSPECT_KEYS = {
     "architecture", "name", "files", "context_length", "vocab_size", "layers", "moe_layers", "expert_count",

@@ -13,8 +13,8 @@ from app import cli
 from app.hardware.facts import GpuKind
 from app.hardware.fingerprint import engine_name, fingerprint
 from app.library import calibrations
-from app.placement.calibration import Calibration, ComputeRate
 from app.placement.plan import Plan
+from app.placement.speed.calibration import Calibration, ComputeRate
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ import pytest
 from made_traces import header, make_trace, skewed_trace, write_trace
 
 from app.model import read_facts
-from app.placement import simulator
+from app.placement.cache import simulator
+from app.placement.cache.trace import encode_header, encode_loss
 from app.placement.plan import CachePolicy
-from app.placement.trace import encode_header, encode_loss
 
 KEYS = {
     "trace", "policy", "tokens", "routings", "cycle_slots", "cycle_bytes", "curve", "byte_curves", "pools",

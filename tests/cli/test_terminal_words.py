@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.placement.cache_facts import CacheReport
+from app.placement.cache.facts import CacheReport
 from app.terminal import cache_words
 
 MIB = 1024**2

@@ -15,7 +15,7 @@ from app.library import demo
 from app.library.tuned_plans import TunedPlan, keep_tuned, key, tuned_plan
 from app.model import read_facts
 from app.placement.plan import CPU_LANE, Plan
-from app.placement.tuner_types import Budget, Candidate, Choice, Trial
+from app.placement.tuner.types import Budget, Candidate, Choice, Trial
 
 RESULT_KEYS = {"kept", "reason", "best", "words", "before", "after", "tried", "cancelled", "seconds", "file"}
 SHORT = Budget(prompt_tokens=8, decode_tokens=6)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.placement.cache_policy import Insert, Move
+from app.placement.cache.policy import Insert, Move
 from app.placement.plan import PINS, POLICIES, STREAMS
 
 NATIVE = Path(__file__).resolve().parents[2] / "app" / "engine" / "native"

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from native_policy import TESTS, Counts, NativePolicy, build_with_policy, load_policy
 
-from app.placement.cache_policy import Insert, LayerPolicy
-from app.placement.cache_replay import LayerPool, replay
+from app.placement.cache.policy import Insert, LayerPolicy
+from app.placement.cache.replay import LayerPool, replay
 from app.placement.plan import PINS, POLICIES, CachePolicy, ExpertPin
 
 EXPERTS = 7

@@ -18,8 +18,8 @@ from tiny_shapes import qwen3moe
 
 from app.engine.cache import Phase
 from app.engine.cache_types import RoutingEntryStruct
-from app.placement.cache_policy import LayerPolicy
-from app.placement.cache_replay import LayerPool, replay
+from app.placement.cache.policy import LayerPolicy
+from app.placement.cache.replay import LayerPool, replay
 from app.placement.plan import CachePolicy, ExpertPin
 
 TOKENS = 300

@@ -13,7 +13,7 @@ from app.engine import disk_reads, protocol
 from app.engine.client import EngineClient
 from app.errors import AppError, ErrorCode
 from app.hardware.cpu import read_cpu
-from app.placement.calibration import Calibration
+from app.placement.speed.calibration import Calibration
 
 PROGRAM = Path(__file__).parent / "calibrate_faulty.py"
 REQUEST = {"types": ("q4_0",), "threads": (1,), "devices": (), "seconds": 3.0, "machine": "this one"}

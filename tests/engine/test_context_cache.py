@@ -10,8 +10,8 @@ from app.engine.context_cache import ContextCache, without_pool
 from app.engine.profiles import ProfileStore
 from app.errors import AppError, ErrorCode
 from app.model import read_expert_tensors, read_facts
+from app.placement.cache.trace import read_trace
 from app.placement.plan import CachePolicy, ExpertPin
-from app.placement.trace import read_trace
 
 CYCLE = 2 * 3 * EXPERT_BYTES
 ENOUGH = PoolStruct(requested=9000, allocated=9000, staging=80, slots=9, resident=4)

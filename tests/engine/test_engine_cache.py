@@ -16,9 +16,9 @@ from app.engine.profiles import Profile
 from app.errors import AppError, ErrorCode
 from app.library import folders
 from app.model import read_facts
+from app.placement.cache.trace import read_trace
 from app.placement.memory import working_bytes
 from app.placement.plan import CachePolicy, ExpertPin
-from app.placement.trace import read_trace
 
 MIB = 1024**2
 EAGER = CachePolicy(window=0, insert_cap=8, stream="off")

@@ -5,7 +5,7 @@ from fake_device import FakeDevice
 
 from app.engine import trace_writer
 from app.engine.trace_writer import TraceWriter
-from app.placement.trace import TraceHeader, read_trace
+from app.placement.cache.trace import TraceHeader, read_trace
 
 HEADER = TraceHeader(fingerprint="3f1a", name="made", experts={2: 4}, experts_used=2)
 

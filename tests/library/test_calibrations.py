@@ -6,7 +6,7 @@ import pytest
 
 from app.errors import AppError, ErrorCode
 from app.library import calibrations
-from app.placement.calibration import Calibration, ComputeRate
+from app.placement.speed.calibration import Calibration, ComputeRate
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 

@@ -7,11 +7,11 @@ from factories import demo, make_machine, qwen3_30b
 from app.errors import AppError, ErrorCode
 from app.library import folders
 from app.library.speed_records import KEPT, keep, observations, remember
-from app.placement.cache_facts import CacheReport
+from app.placement.cache.facts import CacheReport
 from app.placement.memory import spare_bytes
 from app.placement.plan import CPU_LANE, Plan
 from app.placement.planner import make_plan
-from app.placement.speed_learning import Observation
+from app.placement.speed.learning import Observation
 
 WHO = (demo(), make_machine())
 

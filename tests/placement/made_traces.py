@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from app.placement.trace import ENTRY, Trace, TraceHeader, encode_header
+from app.placement.cache.trace import ENTRY, Trace, TraceHeader, encode_header
 
 
 def header(experts, used=2, **fields) -> TraceHeader:

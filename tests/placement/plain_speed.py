@@ -1,9 +1,9 @@
 """A plain law of speed for planner tests: what is read, over how fast it is read. No measured figure of anything."""
 
-from app.placement.hit_rates import assumed
+from app.placement.cache.hit_rates import assumed
 from app.placement.lanes import gpu_lanes
 from app.placement.plan import DISK_LANE
-from app.placement.speed_types import Range, SpeedPrediction
+from app.placement.speed.types import Range, SpeedPrediction
 
 GB = 1e9
 

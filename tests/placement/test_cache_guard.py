@@ -6,7 +6,7 @@ from factories import GIB, MIB, demo, make_facts, qwen3_30b
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.placement.cache_guard import divide_pool, guard_pool
+from app.placement.cache.guard import divide_pool, guard_pool
 from app.units import parse_size
 
 sizes_of_layers = st.dictionaries(st.integers(0, 60), st.integers(1, 20 * MIB), min_size=1, max_size=20)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.errors import AppError, ErrorCode
-from app.placement.cache_orders import check_pins, check_policy, check_pool, check_residency
+from app.placement.cache.orders import check_pins, check_policy, check_pool, check_residency
 from app.placement.plan import PINS, POLICIES, STREAMS, CachePolicy, ExpertPin
 
 

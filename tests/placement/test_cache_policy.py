@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.placement.cache_policy import Insert, LayerPolicy, Move
-from app.placement.cache_replay import BEFORE_THE_TRACE, Decision, LayerPool, LayerReplay, replay
+from app.placement.cache.policy import Insert, LayerPolicy, Move
+from app.placement.cache.replay import BEFORE_THE_TRACE, Decision, LayerPool, LayerReplay, replay
 from app.placement.plan import CachePolicy, ExpertPin
 
 AT_ONCE = CachePolicy(kind="lru", insert_cap=8, window=0, decay=1.0)

@@ -4,8 +4,8 @@ import pytest
 
 from app.hardware.facts import Cpu
 from app.model.tensor_types import TENSOR_TYPES, ggml_name
-from app.placement import calibration_words as words
-from app.placement.calibration import (
+from app.placement.speed import calibration_words as words
+from app.placement.speed.calibration import (
     FROM_DEVICE,
     TO_DEVICE,
     Calibration,
@@ -15,7 +15,7 @@ from app.placement.calibration import (
     LayerCost,
     Overlap,
 )
-from app.placement.calibration_choices import COMMON_TYPES, thread_counts
+from app.placement.speed.calibration_choices import COMMON_TYPES, thread_counts
 
 
 def rate(**changes):

@@ -7,8 +7,8 @@ from factories import deepseek_v2_lite, demo, gpt_oss_20b, make_facts, qwen3_30b
 
 from app.errors import AppError, ErrorCode
 from app.model.facts import KvLayer
-from app.placement.device_map import export_device_map
-from app.placement.export_words import lm_studio, ollama
+from app.placement.exchange.device_map import export_device_map
+from app.placement.exchange.export_words import lm_studio, ollama
 from app.placement.plan import CPU_LANE, DISK_LANE, CachePolicy, Plan
 
 FACTS = qwen3_30b(layers=6)

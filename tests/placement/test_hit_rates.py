@@ -8,8 +8,8 @@ from factories import MIB, demo, gpt_oss_20b, make_facts, qwen3_30b
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.placement.cache_guard import divide_pool
-from app.placement.hit_rates import HitCurve, assumed, from_trace
+from app.placement.cache.guard import divide_pool
+from app.placement.cache.hit_rates import HitCurve, assumed, from_trace
 
 FEW, MANY = demo(), qwen3_30b()
 EVERY_MODEL = pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from plan_exchange import tensors_of
 
 from app.errors import AppError, ErrorCode
 from app.hardware.facts import GpuKind
-from app.placement.import_flags import import_flags
+from app.placement.exchange.import_flags import import_flags
 from app.placement.plan import CPU_LANE, DISK_LANE
 
 FACTS = demo(layers=8, name="Demonstration", files=("/models/demo.gguf",))

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from plan_exchange import MACHINE, MODELS, plans, tensors_of, without_single_experts
 
 from app.errors import AppError, ErrorCode
-from app.placement.command_line import SHELLS, join, shell_of, split
-from app.placement.export_flags import PROGRAMS, export_flags
-from app.placement.import_flags import import_flags
+from app.placement.exchange.command_line import SHELLS, join, shell_of, split
+from app.placement.exchange.export_flags import PROGRAMS, export_flags
+from app.placement.exchange.import_flags import import_flags
+from app.placement.exchange.plan_file import export_json, import_json
 from app.placement.plan import CPU_LANE, DISK_LANE, Plan
-from app.placement.plan_file import export_json, import_json
 from app.placement.planner import make_plan
 
 some = settings(max_examples=150, deadline=None)

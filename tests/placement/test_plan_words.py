@@ -4,7 +4,7 @@ import pytest
 from factories import MIB, make_facts, qwen3_30b
 
 from app.placement.plan import CPU_LANE, DISK_LANE, MemoryPart, Plan, Step
-from app.placement.speed_types import Range, SpeedPrediction
+from app.placement.speed.types import Range, SpeedPrediction
 from app.placement.words import describe_gain, describe_lanes, describe_plan, layer_runs
 
 FACTS = qwen3_30b()

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from made_traces import header
 
 from app.errors import AppError, ErrorCode
-from app.placement.cache_replay import LayerPool, replay
+from app.placement.cache.replay import LayerPool, replay
+from app.placement.cache.trace import TraceHeader, encode_header, encode_loss, read_trace
 from app.placement.plan import CachePolicy
-from app.placement.trace import TraceHeader, encode_header, encode_loss, read_trace
 
 HEADER = TraceHeader(fingerprint="3f1a", name="模型", experts={0: 8, 5: 4}, experts_used=2)
 weights = st.floats(0, 1, width=32) | st.just(math.nan)

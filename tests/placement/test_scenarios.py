@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.hardware.facts import GpuKind
-from app.placement import scenario_texts
 from app.placement.lanes import gpu_lanes
 from app.placement.memory import predicted_use
 from app.placement.planner import Wishes, make_plan
 from app.placement.report import BufferReport
-from app.placement.scenario_plans import case_plan, stock_machine, stock_plan
-from app.placement.scenario_results import Sample, divided, ratios, results, speeds
-from app.placement.scenarios import (
+from app.placement.scenarios import texts as scenario_texts
+from app.placement.scenarios.plans import case_plan, stock_machine, stock_plan
+from app.placement.scenarios.results import Sample, divided, ratios, results, speeds
+from app.placement.scenarios.schedule import (
     OURS,
     QUICK,
     SCENARIOS,

@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from made_traces import make_trace, skewed_trace
 
 from app.errors import AppError, ErrorCode
-from app.placement import cache_replay, simulator
-from app.placement.cache_replay import BEFORE_THE_TRACE, LayerPool
+from app.placement.cache import replay as cache_replay
+from app.placement.cache import simulator
+from app.placement.cache.replay import BEFORE_THE_TRACE, LayerPool
+from app.placement.cache.simulator import STEADY, TRANSIENT, WHOLE
+from app.placement.cache.simulator_library import QUARTERS, LayerTrace, SimulatorLibrary, simulator_library
 from app.placement.plan import PINS, POLICIES, CachePolicy, ExpertPin
-from app.placement.simulator import STEADY, TRANSIENT, WHOLE
-from app.placement.simulator_library import QUARTERS, LayerTrace, SimulatorLibrary, simulator_library
 
 weights = st.floats(0, 1, width=32) | st.just(math.nan)
 

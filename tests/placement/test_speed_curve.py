@@ -5,11 +5,11 @@ import itertools
 import msgspec
 from factories import GIB, demo, make_facts, make_gpu, make_machine, qwen3_30b
 
-from app.placement.hit_rates import HitCurve, HitPoint
+from app.placement.cache.hit_rates import HitCurve, HitPoint
 from app.placement.plan import CPU_LANE
 from app.placement.planner import Wishes, make_plan
-from app.placement.speed import predict_speed
-from app.placement.speed_curve import speed_curve
+from app.placement.speed.curve import speed_curve
+from app.placement.speed.prediction import predict_speed
 
 LAPTOP = make_machine(make_gpu(20 * GIB))
 

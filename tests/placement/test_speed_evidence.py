@@ -6,11 +6,11 @@ from factories import GIB, MIB, make_gpu, make_machine, qwen3_30b
 
 from app.errors import AppError, ErrorCode
 from app.hardware.fingerprint import fingerprint
-from app.placement.calibration import Calibration, ComputeRate
 from app.placement.evidence import Evidence, evidence_for, planned, speed_law
 from app.placement.placing import refuse_hopeless
 from app.placement.planner import Wishes, make_plan
-from app.placement.speed_learning import Correction, Learned, devices_of
+from app.placement.speed.calibration import Calibration, ComputeRate
+from app.placement.speed.learning import Correction, Learned, devices_of
 
 FACTS = qwen3_30b()
 MACHINE = make_machine(make_gpu(7 * GIB))

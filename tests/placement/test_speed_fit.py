@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.errors import AppError
-from app.placement.speed_fit import fit_hit_line, fit_two_terms, weighted_median
+from app.placement.speed.fit import fit_hit_line, fit_two_terms, weighted_median
 
 # Published for an RTX 2060 and a 35B model: hit rate to tokens a second.
 PUBLISHED = (

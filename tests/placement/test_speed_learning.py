@@ -8,12 +8,12 @@ from factories import GIB, demo, make_gpu, make_machine, qwen3_30b
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.placement.cache_facts import CacheReport
-from app.placement.hit_rates import HitCurve, HitPoint
+from app.placement.cache.facts import CacheReport
+from app.placement.cache.hit_rates import HitCurve, HitPoint
 from app.placement.plan import CPU_LANE
 from app.placement.planner import Wishes, make_plan
-from app.placement.speed import predict_speed
-from app.placement.speed_learning import LEAST_DECODED, Observation, devices_of, fit_factors, learn, observation
+from app.placement.speed.learning import LEAST_DECODED, Observation, devices_of, fit_factors, learn, observation
+from app.placement.speed.prediction import predict_speed
 
 CPU_ONLY = make_machine()
 LAPTOP = make_machine(make_gpu(7 * GIB))

@@ -21,12 +21,12 @@ from hypothesis import strategies as st
 from app.errors import AppError
 from app.hardware.facts import Disk, GpuKind, Pcie
 from app.hardware.fingerprint import fingerprint
-from app.placement.calibration import Calibration, ComputeRate, CopyRate, DiskRate, LayerCost, Overlap
-from app.placement.hit_rates import HitCurve, HitPoint
+from app.placement.cache.hit_rates import HitCurve, HitPoint
 from app.placement.plan import CPU_LANE, DISK_LANE, CachePolicy, ExpertPin
 from app.placement.planner import Wishes, make_plan
-from app.placement.speed import predict_speed
-from app.placement.speed_types import BOUNDS
+from app.placement.speed.calibration import Calibration, ComputeRate, CopyRate, DiskRate, LayerCost, Overlap
+from app.placement.speed.prediction import predict_speed
+from app.placement.speed.types import BOUNDS
 
 LAPTOP = make_machine(make_gpu(7 * GIB))
 GB = 1e9

@@ -12,10 +12,10 @@ from tuned_machine import LOAD_SECONDS, PROMPT, PlayedMachine, tune
 from app.hardware.facts import GpuKind
 from app.placement.memory import fits
 from app.placement.planner import make_plan
-from app.placement.tuner import COMPARISON, SEARCH, Tuner
-from app.placement.tuner_candidates import Candidates
-from app.placement.tuner_duel import ROUNDS, beyond_noise, verdict
-from app.placement.tuner_types import Choice, Outcome
+from app.placement.tuner.candidates import Candidates
+from app.placement.tuner.duel import ROUNDS, beyond_noise, verdict
+from app.placement.tuner.search import COMPARISON, SEARCH, Tuner
+from app.placement.tuner.types import Choice, Outcome
 from app.placement.wishes import Wishes
 
 MACHINE = make_machine(cores=8, performance=8)

@@ -4,8 +4,8 @@ import random
 from collections.abc import Callable
 
 from app.placement.plan import Plan
-from app.placement.tuner import Tuner
-from app.placement.tuner_types import Outcome, Trial
+from app.placement.tuner.search import Tuner
+from app.placement.tuner.types import Outcome, Trial
 
 LOAD_SECONDS = 1.0
 PROMPT = 100.0

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Iterable
 
 from app.engine import protocol
-from app.placement import cache_facts
+from app.placement.cache import facts as cache_facts
 from app.placement.plan import CPU_LANE, DISK_LANE, CachePolicy, ExpertPin, Plan
 
 USED = 2

@@ -22,9 +22,9 @@ from scripted_cache import ScriptedCache
 from app.engine import protocol
 from app.hardware.facts import EngineBuild, Gpu, GpuKind
 from app.hardware.fingerprint import engine_name
-from app.placement.calibration import Calibration, ComputeRate
 from app.placement.plan import CPU_LANE, Plan
 from app.placement.report import BufferReport, ObservedMemory
+from app.placement.speed.calibration import Calibration, ComputeRate
 
 GIB = 1024**3
 LOGITS_BYTES = 196608

@@ -3,7 +3,7 @@
 import pytest
 from PySide6.QtGui import QImage
 
-from app.placement.scenario_results import CaseResult, Figure
+from app.placement.scenarios.results import CaseResult, Figure
 from app.ui import charts
 
 

@@ -5,7 +5,7 @@ import pytest
 from ui_factories import MIB, make_experts, make_facts, make_machine, make_pool
 
 from app.engine.protocol import Loaded
-from app.placement.cache_facts import CacheReport
+from app.placement.cache.facts import CacheReport
 from app.placement.memory import spare_bytes
 from app.placement.planner import make_plan, with_lanes
 from app.ui.lanes import cache_words as words

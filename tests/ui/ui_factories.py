@@ -4,7 +4,7 @@ from scripted_engine import BUILD, GIB, GPU
 
 from app.hardware.facts import Cpu, Disk, Gpu, GpuKind, Machine, Ram
 from app.model.facts import KvBytesPerToken, KvLayer, ModelBytes, ModelFacts
-from app.placement.cache_facts import LayerExperts, PoolFacts
+from app.placement.cache.facts import LayerExperts, PoolFacts
 
 MIB = 1024**2
 

@@ -1,6 +1,6 @@
 // Which experts of one layer get a slot: pure bookkeeping, no ggml, no threads of its own.
 //
-// `app/placement/cache_policy.py` is the same policy in Python, decision by decision: the simulator. A test
+// `app/placement/cache/policy.py` is the same policy in Python, decision by decision: the simulator. A test
 // drives both with the same routings; a change here is a change there.
 //
 // The rules, for both:

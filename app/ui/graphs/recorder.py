@@ -12,7 +12,7 @@ from app.engine.protocol import CacheFacts, Token
 from app.errors import AppError
 from app.hardware.facts import Gpu
 from app.hardware.sampling import GpuSample, Sample, Sampler
-from app.placement.cache_facts import CacheTotals
+from app.placement.cache.facts import CacheTotals
 from app.ui.background import Background
 from app.ui.controller import ANSWERING, Controller
 from app.ui.graphs.rate import TokenRate

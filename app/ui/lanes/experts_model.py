@@ -12,7 +12,7 @@ from PySide6.QtCore import (
     Qt,
 )
 
-from app.placement.cache_facts import LayerExperts
+from app.placement.cache.facts import LayerExperts
 from app.ui.lanes.cache_words import LANES, PINS, lane_word, pin_word
 from app.ui.words import number
 

@@ -14,7 +14,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.placement.cache_facts import LayerExperts
+from app.placement.cache.facts import LayerExperts
 from app.ui.announce import announce
 from app.ui.lanes.cache_words import PINS, pin_word, residency_text
 from app.ui.lanes.experts_model import EXPERT_INDEX, Column, ExpertsModel, SortedExperts

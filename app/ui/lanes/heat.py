@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from app.placement.cache_facts import LayerExperts
+from app.placement.cache.facts import LayerExperts
 
 Counts = NDArray[np.int64]
 Fractions = NDArray[np.float64]

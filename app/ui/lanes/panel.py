@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QBoxLayout, QHBoxLayout, QLabel, QScrollArea, QToo
 
 from app.engine.protocol import Loaded
 from app.errors import AppError, ErrorCode
-from app.placement.cache_facts import LayerExperts
+from app.placement.cache.facts import LayerExperts
 from app.placement.plan import CPU_LANE, Plan
 from app.ui.controller import LOADING, Controller
 from app.ui.lanes.cache_words import why_no_experts

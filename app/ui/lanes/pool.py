@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from app.engine.protocol import Loaded
 from app.hardware.facts import Machine
 from app.model.facts import ModelFacts
-from app.placement.cache_facts import PoolFacts
+from app.placement.cache.facts import PoolFacts
 from app.placement.memory import spare_bytes
 from app.placement.plan import CPU_LANE, DISK_LANE, Plan
 from app.ui.lanes.words import translate

@@ -4,7 +4,7 @@ from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QWheelEvent
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QSizePolicy, QSpinBox, QVBoxLayout, QWidget
 
-from app.placement.cache_facts import CacheReport, PoolFacts
+from app.placement.cache.facts import CacheReport, PoolFacts
 from app.ui.lanes.cache_words import last_answer_text, pool_note, pool_text, pool_warning, staging_text
 from app.ui.lanes.pool import PoolRoom
 from app.ui.theme import GRID, set_kind, set_role

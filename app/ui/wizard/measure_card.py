@@ -7,9 +7,9 @@ from PySide6.QtWidgets import QHBoxLayout, QProgressBar, QPushButton, QWidget
 from app.errors import AppError, ErrorCode
 from app.hardware.facts import Machine
 from app.library.calibrations import Stored
-from app.placement.calibration import Calibration
-from app.placement.calibration_choices import SECONDS
-from app.placement.calibration_words import best_sentences
+from app.placement.speed.calibration import Calibration
+from app.placement.speed.calibration_choices import SECONDS
+from app.placement.speed.calibration_words import best_sentences
 from app.ui.controller import LOADING, Controller
 from app.ui.measurement import Measurement
 from app.ui.theme import GRID, Theme

@@ -1,0 +1,191 @@
+"""What a plan asks of each device for one token: bytes to read, experts to find, layers to hand over. No times."""
+
+import msgspec
+
+from app.hardware.facts import Machine
+from app.model.facts import ModelFacts
+from app.placement.cache.hit_rates import HitCurve, assumed
+from app.placement.memory import copies_weights, expert_bytes, spare_bytes
+from app.placement.plan import CPU_LANE, DISK_LANE, ExpertPin, Plan
+from app.placement.speed.rates import weight_bytes
+
+LEAST_OFFLOADED_TOKENS = 32
+"""llama.cpp copies CPU-lane weights to the GPU for batches from this size on."""
+
+_CELL_BYTES = {"f16": 2.0, "q8_0": 34 / 32, "q4_0": 18 / 32}
+_BOUNDS = ("low", "likely", "high")
+
+
+class Group(msgspec.Struct, frozen=True, kw_only=True):
+    """MoE layers that one device computes: bytes one token is routed to, and bytes of all their experts."""
+
+    device: str
+    layers: int
+    routed_bytes: int
+    all_bytes: int
+
+
+class Hits(msgspec.Struct, frozen=True, kw_only=True):
+    """What share of routed expert bytes of the layers off the GPUs is in the pool, and of the disk lane's on disk."""
+
+    pool: float
+    cold: float
+
+
+class Demand(msgspec.Struct, frozen=True, kw_only=True):
+    """One plan's work for one token.
+
+    Attributes:
+        attention: The device of attention, shared experts and output.
+        layers: Transformer blocks. vocab_size: width of the output.
+        dense_bytes: Weights there that every token reads; of them `output_bytes` only for tokens drawn from.
+        kv_bytes: Bytes of KV cache and states that one token reads with `context_tokens` cells in use.
+        score_flops: Operations of one token for one cell of context, over all layers.
+        weight_bytes: Bytes one weight takes, of the commonest type.
+        whole: Layers whose experts are whole on a GPU, by GPU.
+        off: The other layers, which the processor and the pool share.
+        disk: Those of `off` in the disk lane.
+        warm_share: Share of the disk lane's experts that main memory has room for.
+        touched_tokens: (experts, top-k), which tells how many experts a batch touches.
+        pool: The device of pool and staging area; None without.
+        pool_share: Share of `off`'s experts that the pool has room for.
+        stream: "off", "auto", "always", or "stock" where llama.cpp itself copies weights over.
+    """
+
+    attention: str
+    layers: int
+    vocab_size: int
+    dense_bytes: int
+    output_bytes: int
+    kv_bytes: float
+    context_tokens: int
+    score_flops: float
+    weight_bytes: float
+    whole: tuple[Group, ...]
+    off: Group
+    disk: Group
+    warm_share: float
+    touched_tokens: tuple[int, int]
+    pool: str | None
+    pool_share: float
+    stream: str
+
+    def touched(self, tokens: int) -> float:
+        """Share of a layer's experts that a batch is routed to, were routing uniform: 1 − (1 − k/E)^n."""
+        experts, used = self.touched_tokens
+        return 1 - (1 - min(used / experts, 1.0)) ** tokens if experts else 0.0
+
+
+def demand_of(
+    facts: ModelFacts, machine: Machine, plan: Plan, context_tokens: int, *, spare_ram: int | None = None
+) -> Demand:
+    """The work of `plan`.
+
+    Args:
+        facts: The model.
+        machine: Where it runs.
+        plan: The placement.
+        context_tokens: Cells in use.
+        spare_ram: Bytes of main memory beside everything the plan keeps there, negative where it lacks some;
+            as predicted unless told.
+    """
+    stock = copies_weights(machine)
+    whole = tuple(
+        _group(facts, gpu, [layer for layer, lane in plan.expert_lanes.items() if lane == gpu]) for gpu in plan.gpus
+    )
+    off = [layer for layer, lane in plan.expert_lanes.items() if lane in (CPU_LANE, DISK_LANE)]
+    on_disk = [layer for layer, lane in plan.expert_lanes.items() if lane == DISK_LANE]
+    spare = spare_bytes(plan, machine, CPU_LANE) if spare_ram is None else spare_ram
+    if spare < 0 and not on_disk:
+        # The plan asks for more than there is: what main memory lacks is read again and again.
+        on_disk = off
+        spare += expert_bytes(facts, off)
+    disk = _group(facts, CPU_LANE, on_disk)
+    off_group = _group(facts, CPU_LANE, off)
+    pool = None if stock or plan.pool_on == CPU_LANE else plan.pool_on
+    staged = "off" if pool is None or not plan.staging_bytes else plan.policy.stream
+    output = facts.bytes.output + (facts.bytes.embeddings if facts.output_tied else 0)
+    return Demand(
+        attention=plan.gpu or CPU_LANE,
+        layers=facts.layers - len(facts.draft_layers),
+        vocab_size=facts.vocab_size,
+        dense_bytes=sum(facts.layer_bytes) + output,
+        output_bytes=output,
+        kv_bytes=_kv_read(facts, plan.kv_type, context_tokens),
+        context_tokens=context_tokens,
+        # Scores and their sum over values: two products of a row as wide as the embedding.
+        score_flops=4.0 * facts.embedding_length * sum(layer.kind in ("full", "latent") for layer in facts.kv_layers),
+        weight_bytes=weight_bytes(facts.quantization),
+        whole=tuple(group for group in whole if group.layers),
+        off=off_group,
+        disk=disk,
+        warm_share=min(max(spare / disk.all_bytes, 0.0), 1.0) if disk.all_bytes else 1.0,
+        touched_tokens=(facts.expert_count, facts.experts_used),
+        pool=pool,
+        pool_share=min(plan.pool_bytes / off_group.all_bytes, 1.0) if pool and off_group.all_bytes else 0.0,
+        stream="stock" if stock and plan.gpu else staged,
+    )
+
+
+def curve_for(facts: ModelFacts, plan: Plan) -> HitCurve:
+    """The assumed hit curve of the layers that share the plan's pool."""
+    return assumed(facts, [layer for layer, lane in plan.expert_lanes.items() if lane in (CPU_LANE, DISK_LANE)])
+
+
+def hits_of(demand: Demand, plan: Plan, facts: ModelFacts, curve: HitCurve, measured: float | None) -> dict[str, Hits]:
+    """What is hit, by bound: "low", "likely" and "high".
+
+    Args:
+        demand: The plan's work.
+        plan: The plan, for the pool and its policy.
+        facts: The model.
+        curve: Hit rate by pool bytes, of the layers off the GPUs; main memory as a cache of the disk is
+            taken to follow it too.
+        measured: The pool's hit rate where it was measured; it then is all three.
+    """
+    pool = _pool_hits(demand, plan, facts, curve) if measured is None else dict.fromkeys(_BOUNDS, measured)
+    if not demand.disk.routed_bytes or demand.warm_share >= 1:
+        cold = dict.fromkeys(_BOUNDS, 0.0)
+    else:
+        # What is in the pool is not read through main memory, which so keeps what comes next.
+        kept = min(demand.pool_share + demand.warm_share, 1.0)
+        found = curve.range_at(int(kept * curve.points[-1].pool_bytes))
+        cold = {bound: 1 - getattr(found, bound) for bound in _BOUNDS}
+    return {
+        bound: Hits(pool=min(max(pool[bound], 0.0), 1.0), cold=min(cold[bound], 1 - min(pool[bound], 1.0)))
+        for bound in _BOUNDS
+    }
+
+
+def _pool_hits(demand: Demand, plan: Plan, facts: ModelFacts, curve: HitCurve) -> dict[str, float]:
+    if not demand.pool_share:
+        return dict.fromkeys(_BOUNDS, 0.0)
+    if plan.policy.kind == "manual":
+        share = _pinned_share(facts, plan.pins, demand)
+        return {"low": 0.0, "likely": share, "high": min(3 * share, 1.0)}  # who pins by hand pins what is used most
+    found = curve.range_at(plan.pool_bytes)
+    return {bound: getattr(found, bound) for bound in _BOUNDS}
+
+
+def _pinned_share(facts: ModelFacts, pins: tuple[ExpertPin, ...], demand: Demand) -> float:
+    pinned = sum(facts.expert_bytes.get(pin.layer, 0) for pin in pins if pin.pin == "gpu")
+    return min(pinned / demand.off.all_bytes, demand.pool_share)
+
+
+def _group(facts: ModelFacts, device: str, layers: list[int]) -> Group:
+    known = [layer for layer in layers if layer in facts.expert_bytes]
+    return Group(
+        device=device,
+        layers=len(known),
+        routed_bytes=facts.experts_used * sum(facts.expert_bytes[layer] for layer in known),
+        all_bytes=expert_bytes(facts, known),
+    )
+
+
+def _kv_read(facts: ModelFacts, kv_type: str, context_tokens: int) -> float:
+    """Keys and values of every cell in use, windows no further back than they reach; states are also written."""
+    values = 0
+    for layer in facts.kv_layers:
+        cells = min(context_tokens, layer.window) if layer.kind == "window" else -(-context_tokens // layer.ratio)
+        values += cells * (layer.key_width + layer.value_width)
+    return values * _CELL_BYTES[kv_type] + 2 * sum(layer.state_bytes for layer in facts.kv_layers)
