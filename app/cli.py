@@ -12,7 +12,7 @@ from typing import NoReturn
 from app import terminal
 from app.advice import what_to_do
 from app.commands import bench, calibrate, chat, demo, export, import_plan, inspect, plan, probe, simulate, tune
-from app.commands.common import print_json
+from app.commands.common import Json, print_json
 from app.errors import EXIT_BAD_USAGE, EXIT_OK, AppError, ErrorCode
 
 _COMMANDS = (probe, inspect, plan, chat, bench, calibrate, tune, export, import_plan, simulate, demo)
@@ -27,7 +27,13 @@ def main(arguments: list[str]) -> int:
     """Run one command; returns the process exit status."""
     _open_missing_streams()
     _speak_utf8()
-    parsed = _parser().parse_args(arguments)
+    try:
+        parsed = _parser().parse_args(arguments)
+    except _BadArgumentsError as error:
+        if "--json" in arguments:
+            print_json(_as_json(error.reason))
+        print(error.told, file=sys.stderr)
+        return error.reason.exit_status
     command: Callable[[argparse.Namespace], int] = parsed.command
     try:
         status = command(parsed)
@@ -68,29 +74,37 @@ def _speak_utf8() -> None:
 
 
 def _report(error: AppError, *, as_json: bool) -> None:
-    advice = what_to_do(error.code)
     if as_json:
-        print_json(
-            {
-                "error": {
-                    "code": str(error.code),
-                    "message": error.message,
-                    "advice": advice,
-                    "detail": error.detail,
-                }
-            }
-        )
-    print(f"expert-lanes: {terminal.printable(error.message)}\n{advice}", file=sys.stderr)
+        print_json(_as_json(error))
+    print(f"expert-lanes: {terminal.printable(error.message)}\n{what_to_do(error.code)}", file=sys.stderr)
+
+
+def _as_json(error: AppError) -> Json:
+    return {
+        "error": {
+            "code": str(error.code),
+            "message": error.message,
+            "advice": what_to_do(error.code),
+            "detail": error.detail,
+        }
+    }
+
+
+class _BadArgumentsError(Exception):
+    """Arguments that no command takes: `reason` as an error, `told` with the usage before it."""
+
+    def __init__(self, usage: str, program: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = AppError(ErrorCode.BAD_USAGE, f"{message}.")
+        self.told = f"{usage}{program}: {terminal.printable(message)}"
 
 
 class _Parser(argparse.ArgumentParser):
-    """argparse with our exit status for bad usage."""
+    """argparse that leaves it to `main` how bad usage is told."""
 
     def error(self, message: str) -> NoReturn:
-        """Print usage and leave."""
-        self.print_usage(sys.stderr)
-        print(f"{self.prog}: {message}", file=sys.stderr)
-        raise SystemExit(EXIT_BAD_USAGE)
+        """Tell `main`."""
+        raise _BadArgumentsError(self.format_usage(), self.prog, message)
 
 
 def _parser() -> argparse.ArgumentParser:

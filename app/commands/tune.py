@@ -38,7 +38,8 @@ from app.model import ModelFacts
 from app.placement.scenarios.results import Figure
 from app.placement.tuner.candidates import Candidates
 from app.placement.tuner.search import Tuner
-from app.placement.tuner.types import Trial, Tried, TuneResult
+from app.placement.tuner.types import Trial, Tried, TunedPlan, TuneResult
+from app.placement.wishes import Wishes
 
 _DEFAULT_MINUTES = 10.0
 _MOST_MINUTES = 24 * 60.0
@@ -86,7 +87,7 @@ def _run(parsed: argparse.Namespace) -> int:
     result = tuner.result
     if result.tried and all(tried.failure for tried in result.tried):
         raise AppError(ErrorCode.ENGINE_FAILED, result.reason)
-    file = _keep(result, facts, machine) if result.kept else None
+    file = _keep(result, facts, machine, wished) if result.kept else None
     if parsed.json:
         print_json({**msgspec.to_builtins(result, str_keys=True), "file": file})
         return EXIT_OK
@@ -114,9 +115,9 @@ def _show(trial: Trial) -> None:
         print(line, file=sys.stderr, flush=True)
 
 
-def _keep(result: TuneResult, facts: ModelFacts, machine: Machine) -> str:
+def _keep(result: TuneResult, facts: ModelFacts, machine: Machine, wished: Wishes) -> str:
     model, computer, engine = tuned_plans.key(facts, machine)
-    record = tuned_plans.TunedPlan(
+    record = TunedPlan(
         model=model,
         machine=computer,
         engine=engine,
@@ -125,6 +126,7 @@ def _keep(result: TuneResult, facts: ModelFacts, machine: Machine) -> str:
         before=result.before,
         after=result.after,
         tuned_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        wishes=wished,
     )
     return str(tuned_plans.keep_tuned(record, facts, machine))
 

@@ -1,4 +1,4 @@
-"""Writes the routings that the expert device records into a trace file (`placement/cache/trace.py`), on a thread of its own.
+"""Writes the routings that the expert device records into a file (`placement/cache/trace.py`), on its own thread.
 
 The device keeps a bounded number of entries; this takes them out a few times a second, so that decoding
 never waits for a disk.

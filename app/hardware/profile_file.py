@@ -15,7 +15,10 @@ _MOST_FILE_BYTES = 1024**2
 _MOST_MEMORY = 64 * 1024**4
 """Bytes; the largest servers sold have 32 TiB of main memory."""
 _MOST_CORES = 65536
-_NOT_DEVICES = ("CPU", "disk")
+_MOST_LANES = 64
+_MOST_GENERATION = 16
+_NOT_DEVICES = ("cpu", "disk", "none", "auto")
+"""Words that mean something else where a device can be named."""
 
 
 def read_profile(path: Path) -> Machine:
@@ -106,6 +109,7 @@ def _doubts(machine: Machine) -> Iterator[str]:
     yield from _doubted_memory("ram", ram.total_bytes, "available_bytes", ram.available_bytes)
     if not ram.total_bytes:
         yield "ram.total_bytes is 0"
+    yield from _doubted_count("engine_bytes", machine.engine_bytes, 0, _MOST_MEMORY)
     for index, gpu in enumerate(machine.gpus):
         yield from _doubted_gpu(f"gpus[{index}]", gpu)
     yield from _repeated(gpu.device for gpu in machine.gpus)
@@ -122,16 +126,27 @@ def _doubted_cpu(cpu: Cpu) -> Iterator[str]:
         ("allowed_threads", cpu.allowed_threads, _MOST_CORES),
     )
     for name, count, most in bounds:
-        if count is not None and not 1 <= count <= most:
-            yield f"cpu.{name} is {count:,}, which is not from 1 to {most:,}"
+        yield from _doubted_count(f"cpu.{name}", count, 1, most)
+    for index, number in enumerate(cpu.performance_cpus):
+        yield from _doubted_count(f"cpu.performance_cpus[{index}]", number, 0, _MOST_CORES)
     if cpu.logical_cores < cpu.physical_cores:
         yield f"cpu.logical_cores is {cpu.logical_cores:,}, less than cpu.physical_cores"
 
 
 def _doubted_gpu(place: str, gpu: Gpu) -> Iterator[str]:
     yield from _doubted_memory(place, gpu.total_bytes, "free_bytes", gpu.free_bytes)
-    if not gpu.device or gpu.device in _NOT_DEVICES:
-        yield f"{place}.device is '{gpu.device}', which is no name of a GPU"
+    if not gpu.device.isprintable() or not gpu.device.strip() or gpu.device.strip().lower() in _NOT_DEVICES:
+        yield f"{place}.device is {gpu.device!r}, which is no name of a GPU"
+    yield from _doubted_count(f"{place}.context_bytes", gpu.context_bytes, 0, _MOST_MEMORY)
+    if gpu.pcie is not None:
+        for name, value in msgspec.structs.asdict(gpu.pcie).items():
+            most = _MOST_LANES if name.endswith("lanes") else _MOST_GENERATION
+            yield from _doubted_count(f"{place}.pcie.{name}", value, 0, most)
+
+
+def _doubted_count(place: str, count: int | None, least: int, most: int) -> Iterator[str]:
+    if count is not None and not least <= count <= most:
+        yield f"{place} is {count:,}, which is not from {least:,} to {most:,}"
 
 
 def _doubted_memory(place: str, total: int, name: str, free: int) -> Iterator[str]:

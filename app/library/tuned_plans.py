@@ -10,31 +10,7 @@ from app.hardware.fingerprint import engine_name, fingerprint
 from app.library import folders
 from app.library.record_file import RecordFile
 from app.model.facts import ModelFacts
-from app.placement.plan import Plan
-from app.placement.tuner.types import Tried
-
-RECORD_VERSION = 1
-
-
-class TunedPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """A plan that beat the planner's by more than noise.
-
-    Attributes:
-        model: `ModelFacts.fingerprint`. machine: its fingerprint. engine: its name.
-        plan: The plan. words: what it changes.
-        before, after: What the planner's plan and this one were measured to do, taking turns.
-        tuned_at: ISO 8601, UTC.
-    """
-
-    version: int = RECORD_VERSION
-    model: str
-    machine: str
-    engine: str
-    plan: Plan
-    words: str
-    before: Tried | None
-    after: Tried | None
-    tuned_at: str
+from app.placement.tuner.types import TUNED_VERSION, TunedPlan
 
 
 def tuned_plan(facts: ModelFacts, machine: Machine) -> TunedPlan | None:
@@ -67,4 +43,4 @@ def key(facts: ModelFacts, machine: Machine) -> tuple[str, str, str]:
 
 def _file(facts: ModelFacts, machine: Machine) -> RecordFile[TunedPlan]:
     name = hashlib.sha256("\n".join(key(facts, machine)).encode()).hexdigest()[:32]
-    return RecordFile(folders.data_folder() / "machine" / "tuned" / f"{name}.json", TunedPlan, RECORD_VERSION)
+    return RecordFile(folders.data_folder() / "machine" / "tuned" / f"{name}.json", TunedPlan, TUNED_VERSION)

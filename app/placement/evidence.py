@@ -1,29 +1,34 @@
-"""What is known of a machine's and a model's speed, and the law of speed that plans are compared by with it."""
+"""What is known of a machine's and a model's speed, and the plan and the law of speed that follow from it."""
 
 import msgspec
 
 from app.hardware.facts import Machine
 from app.hardware.fingerprint import fingerprint
 from app.model.facts import ModelFacts
-from app.placement.plan import Plan
+from app.placement.plan import Plan, Step
 from app.placement.planner import NO_WISHES, SpeedOf, Wishes, make_plan
 from app.placement.speed.calibration import Calibration
 from app.placement.speed.learning import Learned
 from app.placement.speed.prediction import predict_speed
 from app.placement.speed.types import SpeedPrediction
+from app.placement.tuner.kept import STEP_NOT_TUNED, kept_plan
+from app.placement.tuner.types import TunedPlan
+from app.placement.wishes import check_wishes
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
-    """What predictions of speed rest on, beside typical rates.
+    """What was measured of a machine and a model: what predictions of speed rest on, and what tuning found.
 
     Attributes:
         calibration: What the machine was measured to do.
         learned: What answers of the model on the machine taught.
+        tuned: The plan that tuning kept of the model on the machine.
         notes: What is not used and why, one sentence each.
     """
 
     calibration: Calibration | None = None
     learned: Learned | None = None
+    tuned: TunedPlan | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -31,7 +36,10 @@ NO_EVIDENCE = Evidence()
 
 
 def planned(facts: ModelFacts, machine: Machine, wishes: Wishes = NO_WISHES, evidence: Evidence = NO_EVIDENCE) -> Plan:
-    """The planner's plan with its speed, and the places of its experts chosen by predicted speed.
+    """The plan to load, with its speed: the one that tuning kept, else the planner's.
+
+    A kept plan must keep to the wishes and fit now; where it does not, the first step says why. The planner
+    chooses the places of experts by predicted speed.
 
     Plans are compared by the machine's rates alone. What answers taught holds for plans like those that gave
     them, and would set such plans apart from all others; it goes into the speed that is told.
@@ -40,20 +48,41 @@ def planned(facts: ModelFacts, machine: Machine, wishes: Wishes = NO_WISHES, evi
         AppError: as `make_plan`.
     """
     evidence = evidence_for(machine, evidence)
+    steps: tuple[Step, ...] = ()
+    if evidence.tuned is not None and wishes.tuned:
+        check_wishes(facts, wishes)
+        kept = kept_plan(evidence.tuned, facts, machine, wishes)
+        if isinstance(kept, Plan):
+            return with_speed(kept, facts, machine, evidence)
+        steps = (Step(name=STEP_NOT_TUNED, reason=kept),)
     plan = make_plan(facts, machine, wishes, speed_law(facts, machine, evidence))
+    plan = msgspec.structs.replace(plan, steps=(*steps, *plan.steps))
     return with_speed(plan, facts, machine, evidence)
 
 
 def evidence_for(machine: Machine, evidence: Evidence) -> Evidence:
-    """`evidence` without a calibration of another machine, and what answers taught beside it."""
-    calibration = evidence.calibration
-    if calibration is None or calibration.machine == fingerprint(machine):
+    """`evidence` without what may not be used for `machine`, each with a note.
+
+    That is a plan tuned on another machine, a calibration of another one and what answers taught beside it, and
+    a calibration that other programs made useless.
+    """
+    notes = list(evidence.notes)
+    calibration, learned, tuned = evidence.calibration, evidence.learned, evidence.tuned
+    if calibration is not None and calibration.machine != fingerprint(machine):
+        calibration = learned = None
+        notes.append(
+            "The calibration is not used: it was measured on another machine than the one that is planned for. "
+            "Speeds are predicted from typical rates of such hardware."
+        )
+    elif calibration is not None and calibration.misleads:
+        calibration = None
+        notes.append(busy_note(evidence.calibration))
+    if tuned is not None and tuned.machine != fingerprint(machine):
+        tuned = None
+        notes.append("The tuned plan is not used: it was tuned on another machine than the one that is planned for.")
+    if (calibration, tuned) == (evidence.calibration, evidence.tuned):
         return evidence
-    note = (
-        "The calibration is not used: it was measured on another machine than the one that is planned for. "
-        "Speeds are predicted from typical rates of such hardware."
-    )
-    return Evidence(notes=(*evidence.notes, note))
+    return Evidence(calibration=calibration, learned=learned, tuned=tuned, notes=tuple(notes))
 
 
 def speed_law(facts: ModelFacts, machine: Machine, evidence: Evidence = NO_EVIDENCE) -> SpeedOf:

@@ -68,7 +68,7 @@ def with_lanes(plan: Plan, facts: ModelFacts, machine: Machine, layers: Iterable
     """`plan` with the experts of `layers` moved to `lane`, and its memory predicted anew.
 
     Which of the CPU's layers are left on disk follows from main memory and is decided again after every
-    move. A plan that used no GPU also gets its attention on the GPU that experts are moved to, and says
+    move, and what tuning measured of the plan no longer holds. A plan that used no GPU also gets its attention on the GPU that experts are moved to, and says
     so in a step. The result may exceed a GPU's memory: `fits` tells. Its speed is not predicted.
 
     Raises:
@@ -98,7 +98,7 @@ def with_lanes(plan: Plan, facts: ModelFacts, machine: Machine, layers: Iterable
         msgspec.structs.replace(plan, gpu=gpu, residency=residency, steps=tuple(steps)), facts, machine, on_gpu
     )
     same = msgspec.structs.replace(moved, steps=plan.steps) == plan
-    return moved if same else msgspec.structs.replace(moved, speed=None)
+    return moved if same else msgspec.structs.replace(moved, speed=None, tuned="")
 
 
 def refuse_hopeless(plan: Plan, machine: Machine) -> None:

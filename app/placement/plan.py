@@ -100,6 +100,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         steps: Degradations taken, in order; empty for the plan of first choice.
         goal: What it was made to be best at, one of GOALS.
         speed: Its predicted speed; None where nobody asked for it.
+        tuned: In words, when tuning found it and what it gained by measurement; empty for a plan of the planner.
     """
 
     model_files: tuple[str, ...]
@@ -123,6 +124,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     steps: tuple[Step, ...] = ()
     goal: str = "speed"
     speed: SpeedPrediction | None = None
+    tuned: str = ""
 
     @property
     def gpus(self) -> tuple[str, ...]:
@@ -153,4 +155,4 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _choices_of(plan: Plan) -> Plan:
-    return msgspec.structs.replace(plan, memory=(), steps=(), speed=None)
+    return msgspec.structs.replace(plan, memory=(), steps=(), speed=None, tuned="")

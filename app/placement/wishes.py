@@ -34,6 +34,7 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
         residency: How CPU-lane experts are kept, one of RESIDENCIES.
         policy: How the pool is filled.
         goal: What the plan is best at, one of GOALS.
+        tuned: Whether a plan that tuning kept may be taken in place of the planner's.
     """
 
     gpu: str | None = AUTO_GPU
@@ -45,6 +46,7 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
     residency: str | None = None
     policy: CachePolicy | None = None
     goal: str = GOALS[0]
+    tuned: bool = True
 
 
 NO_WISHES = Wishes()

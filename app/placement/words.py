@@ -30,13 +30,14 @@ def describe_plan(plan: Plan, facts: ModelFacts) -> str:
 
     Example: "4 of 10 experts are on the GPU; expect 18–22 tokens/s (predicted from this machine's measured
     rates). Experts of 18 of 48 layers on the GPU, 30 on the CPU; context 8,192 tokens; predicted 6.2 GiB on
-    CUDA0, 11.4 GiB of RAM".
+    CUDA0, 11.4 GiB of RAM". A plan that tuning kept ends with what it gained.
     """
     context = f"context {plan.n_ctx:,} tokens"
     if plan.kv_type != "f16":
         context += f", {plan.kv_type} KV cache"
     headline = describe_gain(plan, facts)
-    return f"{headline}{' ' if headline else ''}{_placement(plan, facts)}; {context}; predicted {_memory(plan)}"
+    tuned = f"; {plan.tuned}" if plan.tuned else ""
+    return f"{headline}{' ' if headline else ''}{_placement(plan, facts)}; {context}; predicted {_memory(plan)}{tuned}"
 
 
 def describe_gain(plan: Plan, facts: ModelFacts) -> str:

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from app.model import read_facts
 from app.placement.cache.trace import read_trace
+from app.placement.memory import working_bytes
 
 INSPECT_KEYS = {
     "architecture", "name", "files", "context_length", "vocab_size", "layers", "moe_layers", "expert_count",
@@ -166,7 +168,9 @@ def test_a_pool_on_a_software_gpu_is_planned_with_its_bytes(home, demo, software
     plan = run_json(home, "plan", "demo", "--gpu", software_gpu, "--pool", "96MiB", GGML_VK_VISIBLE_DEVICES="0")
     parts = {(part["device"], part["part"]): part["bytes"] for part in plan["memory"]}
     assert parts[software_gpu, "pool"] == plan["pool_bytes"] == 96 * 1024**2
-    assert parts[software_gpu, "staging"] == plan["staging_bytes"] > 0
+    # The part also counts what the experts of pool and staging area are computed in.
+    assert parts[software_gpu, "staging"] == plan["staging_bytes"] + working_bytes(read_facts(demo[0]))
+    assert parts[software_gpu, "staging"] > plan["staging_bytes"] > 0
     words = run(home, "plan", "demo", "--gpu", software_gpu, "--pool", "96MiB", GGML_VK_VISIBLE_DEVICES="0").stdout
     assert "a pool of 96.0 MiB for single experts" in words
 
@@ -303,6 +307,13 @@ def test_bad_usage_ends_with_status_2_and_says_why(home, demo, arguments):
     assert done.returncode == 2
     assert len(done.stderr) > 20
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("arguments", BAD_USAGE, ids=" ".join)
+def test_bad_usage_is_one_object_too_where_json_was_asked_for(home, demo, arguments):
+    failed = run_json(home, *arguments, status=2)
+    assert set(failed["error"]) == {"code", "message", "advice", "detail"}
+    assert failed["error"]["code"] == "bad_usage"
 
 
 def test_a_context_beyond_the_models_is_bad_usage_with_the_limit(home, demo):

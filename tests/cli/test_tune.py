@@ -12,10 +12,10 @@ import pytest
 from app.engine.client import EngineClient
 from app.errors import AppError, ErrorCode
 from app.library import demo
-from app.library.tuned_plans import TunedPlan, keep_tuned, key, tuned_plan
+from app.library.tuned_plans import keep_tuned, key, tuned_plan
 from app.model import read_facts
 from app.placement.plan import CPU_LANE, Plan
-from app.placement.tuner.types import Budget, Candidate, Choice, Trial
+from app.placement.tuner.types import Budget, Candidate, Choice, Trial, TunedPlan
 
 RESULT_KEYS = {"kept", "reason", "best", "words", "before", "after", "tried", "cancelled", "seconds", "file"}
 SHORT = Budget(prompt_tokens=8, decode_tokens=6)

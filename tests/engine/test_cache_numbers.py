@@ -12,6 +12,7 @@ from native_build import faulty_device
 from tiny_shapes import QUANTISED, SHAPES
 
 SHARE = 0.3
+WHOLE = 80  # experts: more than any model here has, so that a staging area holds all of a layer
 
 # The CPU as second device. Copies are waited for where hits are asserted; the last run hurries, as the app does.
 CPU_RUNS = (
@@ -22,6 +23,8 @@ CPU_RUNS = (
     Run(name="auto", pool=SHARE, stream="auto", staging=4),
     Run(name="always", pool=SHARE, stream="always", staging=4),
     Run(name="no pool, always", stream="always", staging=3),
+    Run(name="whole layers", pool=SHARE, stream="always", staging=WHOLE),
+    Run(name="no pool, whole layers", stream="always", staging=WHOLE),
     Run(name="heat", pool=SHARE, kind="decay", insert_cap=1),
     Run(name="hurried", pool=SHARE, stream="auto", staging=4, window=64, insert_cap=2, wait=False),
 )
@@ -29,6 +32,7 @@ CPU_RUNS = (
 AHEAD_RUNS = (
     Run(name="no pool, always", stream="always", staging=3, lock_bytes=1 << 30),
     Run(name="auto", pool=SHARE, stream="auto", staging=4, lock_bytes=1 << 30),
+    Run(name="auto, whole layers", pool=SHARE, stream="auto", staging=WHOLE, lock_bytes=1 << 30),
 )
 # Mesa's software Vulkan driver takes a second for a prompt that the CPU computes in 20 ms: fewer and smaller batches,
 # and prompts only for chains whose operations differ in kind. It also corrupts the heap when a buffer is freed that a
@@ -40,7 +44,11 @@ GPU_RUNS = (
     Run(name="all", pool=1.0),
 )
 # Measuring the rates runs batches of its own first, after which the driver dies of `expert_scales` every time.
-GPU_RUNS_WITH_PROMPT = (*GPU_RUNS[:2], Run(name="all, auto", pool=1.0, stream="auto", staging=4))
+GPU_RUNS_WITH_PROMPT = (
+    *GPU_RUNS[:2],
+    Run(name="whole layers", pool=SHARE, stream="always", staging=WHOLE),
+    Run(name="all, auto", pool=1.0, stream="auto", staging=4),
+)
 GPU_BATCHES = (8, 1, 3, 1, 1)
 GPU_BATCHES_WITH_PROMPT = (40, 1, 3, 8, 1, 1)
 WITH_PROMPT = ("mixtral", "gpt_oss", "fused_gate_up", "weight_before", "quantised_mixtral")

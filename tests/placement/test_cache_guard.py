@@ -25,24 +25,24 @@ def test_a_pool_of_one_token_cycle_has_top_k_slots_in_every_layer_and_helps():
     assert held.sentence == ""
 
 
-def test_one_byte_less_than_a_cycle_does_not_help_and_what_would_is_said():
+def test_one_byte_less_than_a_cycle_helps_little_and_what_would_help_is_said():
     facts = qwen3_30b()
     held = guard(facts, facts.token_cycle_bytes - 1)
     assert not held.helps
     assert held.slots == {**dict.fromkeys(range(47), 8), 47: 7}
     assert held.sentence == (
-        "An expert pool of 1.0 GiB will not help: it has 7 slots in each layer, but every token is routed to 8 experts "
-        "there, and they lose their slots before they are used again. What would help: a pool of 1.1 GiB or more, or "
-        "all experts of 2 layers (of 48) on the GPU, which that much memory is enough for."
+        "An expert pool of 1.0 GiB helps little or not at all: it has 7 slots in each layer, but every token is routed "
+        "to 8 experts there, and most lose their slots before they are used again. What would help: a pool of 1.1 GiB "
+        "or more, or all experts of 2 layers (of 48) on the GPU, which that much memory is enough for."
     )
 
 
 def test_a_pool_too_small_for_any_whole_layer_names_what_one_takes():
     held = guard(make_facts(layers=4, experts=64, used=1, expert_sizes=[3 * MIB, 2 * MIB, 3 * MIB, 3 * MIB]), 4 * MIB)
     assert held.sentence == (
-        "An expert pool of 4.0 MiB will not help: it has no slot in some layers, but every token is routed to 1 expert "
-        "there, and they lose their slots before they are used again. What would help: a pool of 11.0 MiB or more, or "
-        "all experts of single layers on the GPU, from 128.0 MiB a layer."
+        "An expert pool of 4.0 MiB helps little or not at all: it has no slot in some layers, but every token is "
+        "routed to 1 expert there, and most lose their slots before they are used again. What would help: a pool of "
+        "11.0 MiB or more, or all experts of single layers on the GPU, from 128.0 MiB a layer."
     )
 
 

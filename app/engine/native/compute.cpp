@@ -4,7 +4,6 @@
 #include "ggml-impl.h"
 
 #include <algorithm>
-#include <cstring>
 #include <optional>
 
 namespace expert_device {
@@ -109,23 +108,38 @@ class SplitComputer {
 
     ggml_status in_lanes() {
         static thread_local Division division;
-        if (context_.settings.stream == EXPERT_DEVICE_STREAM_AUTO && pool_->staging_bytes() > 0 &&
-            !pool_->rates.tried) {
-            measure_rates(context_, *layer_, *pool_);
+        const uint64_t begin = now_ns();
+        count_hits();
+        // Large batches of a prompt: either way may be the faster one.
+        const bool open = phase_ == EXPERT_DEVICE_PROMPT && split_.tokens() >= least_tokens_divided && may_be_whole();
+        const bool always = context_.settings.stream == EXPERT_DEVICE_STREAM_ALWAYS;
+        bool whole = open && (always || pool_->ways.whole_next(split_.tokens()));
+        bool spoilt = whole;  // copying ahead was not on trial
+        if (!whole) {
+            if (context_.settings.stream == EXPERT_DEVICE_STREAM_AUTO && pool_->staging_bytes() > 0 &&
+                !pool_->rates.tried) {
+                measure_rates(context_, *layer_, *pool_);
+                spoilt = true;
+            }
+            divide(context_, *layer_, *pool_, phase_, division);
+            whole = facts_.misses == 0 && division.on_cpu.empty() && split_.chain.only_tail_leaves &&
+                    context_.pairs.size() <= pool_->pairs_at_once();
+        }
+        if (spoilt) {
             pool_->trial.spoil();
         }
-        divide(context_, *layer_, *pool_, phase_, division);
-        count_hits();
-        if (division.resident.empty() && division.streamed.empty()) {
-            return whole_on_cpu();
-        }
+        const bool on_device = whole || !division.resident.empty() || !division.streamed.empty();
         pool_->out_of_memory = false;
-        const bool whole = division.resident.size() == context_.pairs.size() && split_.chain.only_tail_leaves &&
-                           context_.pairs.size() <= pool_->pairs_at_once();
         ggml_status status = GGML_STATUS_SUCCESS;
-        const bool done = reset_arenas() && (whole ? whole_on_device() : mixed(division, status));
+        const bool done = !on_device || (reset_arenas() && (whole ? whole_on_device() : mixed(division, status)));
+        if (!on_device) {
+            status = whole_on_cpu();
+        }
         if (status != GGML_STATUS_SUCCESS) {
             return status;
+        }
+        if (open && done) {
+            pool_->ways.took(split_.tokens(), whole, now_ns() - begin, spoilt && !whole);
         }
         if (!done) {
             if (pool_->out_of_memory) {
@@ -170,63 +184,35 @@ class SplitComputer {
         return slots;
     }
 
-    // Every pair is resident: the split's own graph over slots, the sum over experts included.
-    bool whole_on_device() {
-        const uint64_t begin = now_ns();
-        DeviceWork work(pool_->backend());
-        try {
-            const CloneShape shape{split_.top_k(), split_.tokens(), false, true, true};
-            Clone * clone = pool_->clones.get(split_.chain, layer_->in_order(layer_->slots, split_.weights), shape);
-            if (clone == nullptr) {
-                pool_->out_of_memory = true;
-                return false;
-            }
-            for (size_t i = 0; i < split_.inputs.size(); ++i) {
-                upload_input(*clone, i);
-            }
-            const std::vector<int32_t> slots = slots_of(context_.pairs);
-            char * ids = pool_->arena.take(slots.size() * sizeof(int32_t));
-            std::memcpy(ids, slots.data(), slots.size() * sizeof(int32_t));
-            ggml_backend_tensor_set_async(pool_->backend(), clone->ids, ids, 0, slots.size() * sizeof(int32_t));
-            const uint64_t launched = now_ns();
-            facts_.gather_ns += launched - begin;
-            if (ggml_backend_graph_compute_async(pool_->backend(), clone->graph) != GGML_STATUS_SUCCESS) {
-                return false;
-            }
-            const size_t bytes = ggml_nbytes(split_.tail_end);
-            char * result = pool_->arena.take(bytes);
-            ggml_backend_tensor_get_async(pool_->backend(), clone->tail_end(), result, 0, bytes);
-            if (!work.wait()) {
-                return false;
-            }
-            // Not before all went well: the result may lie over an input that the processor would need.
-            std::memcpy(split_.tail_end->data, result, bytes);
-            facts_.gpu_ns += now_ns() - launched;
-            facts_.wait_ns += now_ns() - launched;
-            return true;
-        } catch (...) {  // as in `launch`
+    // Whether the device can compute the whole batch: from slots, or from all of the layer's experts brought together.
+    // A second CPU backend gains nothing by copies within main memory.
+    bool may_be_whole() {
+        if (!split_.chain.only_tail_leaves) {
             return false;
         }
+        if (facts_.misses == 0) {
+            return true;
+        }
+        const bool streams = context_.settings.stream == EXPERT_DEVICE_STREAM_ALWAYS ||
+                             (context_.settings.stream == EXPERT_DEVICE_STREAM_AUTO && !pool_->on_cpu());
+        return streams && readable(*layer_) && pool_->prepare_whole(*layer_);
     }
 
-    void upload_input(const Clone & clone, size_t index) {
-        const ggml_tensor * input = split_.inputs[index];
-        const size_t row = ggml_row_size(input->type, input->ne[0]);
-        const size_t bytes = ggml_nbytes(clone.inputs[index]);
-        const char * from = static_cast<const char *>(input->data);
-        if (!ggml_is_contiguous(input)) {
-            char * packed = pool_->arena.take(bytes);
-            for (int64_t token = 0; token < input->ne[2]; ++token) {
-                for (int64_t rank = 0; rank < input->ne[1]; ++rank) {
-                    std::memcpy(packed + static_cast<size_t>(token * input->ne[1] + rank) * row,
-                                from + static_cast<size_t>(token) * input->nb[2] +
-                                    static_cast<size_t>(rank) * input->nb[1],
-                                row);
-                }
-            }
-            from = packed;
+    bool whole_on_device() {
+        if (facts_.misses == 0) {
+            return compute_whole(*pool_, split_, layer_->in_order(layer_->slots, split_.weights),
+                                 slots_of(context_.pairs), facts_);
         }
-        ggml_backend_tensor_set_async(pool_->backend(), clone.inputs[index], from, 0, bytes);
+        const uint64_t begin = now_ns();
+        if (!gather_layer(*pool_, *layer_, context_.pairs, facts_.streamed_bytes)) {
+            return false;
+        }
+        facts_.gather_ns += now_ns() - begin;
+        facts_.streamed = facts_.misses;
+        std::vector<int32_t> places(context_.pairs.size());
+        std::transform(context_.pairs.begin(), context_.pairs.end(), places.begin(),
+                       [](const Pair & pair) { return pair.expert; });
+        return compute_whole(*pool_, split_, layer_->in_order(layer_->whole, split_.weights), places, facts_);
     }
 
     bool mixed(const Division & division, ggml_status & status) {

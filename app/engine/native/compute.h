@@ -73,7 +73,21 @@ ggml_status sum_over_experts(ggml_backend_t cpu, const ggml_cgraph * graph, cons
 void read_routing_weights(Context & context, const Split & split, int32_t phase);  // of `context.pairs`
 void learn(Context & context, Layer & layer, Pool * pool, const Split & split, SplitFacts & facts);
 
+// --- whole.cpp ---
+
+// Puts the experts of `pairs` into `layer.whole`, each at its own number: from slots, and from main memory, whose bytes
+// are added to `bytes`. The copies are in the device's queue then. False when the device failed.
+bool gather_layer(Pool & pool, Layer & layer, const std::vector<Pair> & pairs, uint64_t & bytes);
+
+// The split over `weights`, where the expert of the context's pair i is at `places[i]`, in parts of as many tokens as
+// working memory is for; the sum over experts is written to the split's end. False when the device failed.
+bool compute_whole(Pool & pool, const Split & split, const std::vector<ggml_tensor *> & weights,
+                   const std::vector<int32_t> & places, SplitFacts & facts);
+
 // --- stream.cpp ---
+
+// Whether every expert's bytes can be read in the file's layout: only then can they be copied.
+bool readable(const Layer & layer);
 
 // A layer's pairs by who computes them.
 struct Division {

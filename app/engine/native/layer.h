@@ -48,6 +48,7 @@ struct Layer {
     std::string device;  // that its pool is on, by name
     Slab slots;
     std::array<Slab, 2> staging;          // halves, within the pool's staging buffer
+    Slab whole;                           // all experts and one place more, within it too, where it has that room
     bool unstreamable = false;            // the device cannot compute it
     const void * first_weight = nullptr;  // of the split that begins the layer
     uint64_t published_ns = 0;
@@ -78,13 +79,13 @@ struct Layer {
         return ordered;
     }
 
-    // What must be copied for `expert` to be at `place` in the slab.
-    std::vector<Piece> pieces(const Slab & slab, int32_t expert, int32_t place) const {
+    // What must be copied for `n` experts from `expert` on to be at `place` and after it in the slab.
+    std::vector<Piece> pieces(const Slab & slab, int32_t expert, int32_t place, int32_t n = 1) const {
         std::vector<Piece> made;
         for (size_t i = 0; i < tensors.size() && i < slab.tensors.size(); ++i) {
             const size_t to = static_cast<size_t>(place) * tensors[i].bytes;
             const char * from = tensors[i].expert(expert);
-            const char * end = from + tensors[i].bytes;
+            const char * end = from + static_cast<size_t>(n) * tensors[i].bytes;
             // Cut where page-locked memory begins and ends.
             for (const char * begin = from; begin < end;) {
                 const char * cut = begin < tensors[i].locked_begin ? tensors[i].locked_begin

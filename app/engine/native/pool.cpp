@@ -16,15 +16,6 @@ namespace {
 constexpr uint64_t most_working_bytes = uint64_t{64} << 20;
 constexpr size_t least_pairs_at_once = 64;
 
-// A tensor over one expert of a slab, to copy it within the device.
-ggml_tensor * one_expert(ggml_context * context, ggml_tensor * slab, bool bias, int32_t place, uint64_t bytes) {
-    const size_t offset = static_cast<size_t>(place) * bytes;
-    ggml_tensor * t = bias ? ggml_view_1d(context, slab, slab->ne[0], offset)
-                           : ggml_view_2d(context, slab, slab->ne[0], slab->ne[1], slab->nb[1], offset);
-    ggml_backend_view_init(t);
-    return t;
-}
-
 // The slot of a copy that ended becomes ready, or free again; a copy that failed turns the pool off.
 void end_copy(Pool & pool, Layer & layer, const CopyJob & job) {
     layer.policy.complete(job.slot, job.expert, job.ok && pool.usable());
@@ -56,6 +47,14 @@ bool move_experts(ggml_backend_t backend, const Layer & layer, const Slab & next
 }
 
 }  // namespace
+
+ggml_tensor * one_expert(ggml_context * context, ggml_tensor * slab, bool bias, int32_t place, uint64_t bytes) {
+    const size_t offset = static_cast<size_t>(place) * bytes;
+    ggml_tensor * t = bias ? ggml_view_1d(context, slab, slab->ne[0], offset)
+                           : ggml_view_2d(context, slab, slab->ne[0], slab->ne[1], slab->nb[1], offset);
+    ggml_backend_view_init(t);
+    return t;
+}
 
 std::unique_ptr<Pool> Pool::open(const std::string & device, int n_threads) {
     ggml_backend_dev_t dev = ggml_backend_dev_by_name(device.c_str());
@@ -255,6 +254,8 @@ void Pool::give_up_staging(Layer & layer) {
     ahead.forget();
     clones.clear();
     layer.staging = {};
+    layer.whole = {};
+    ways.forget();
 }
 
 void Pool::lock_host(Layer & layer) {
@@ -294,15 +295,9 @@ int32_t Pool::prepare_staging(Layer & layer) {
     if (n == 0) {
         return 0;
     }
-    char * base = static_cast<char *>(ggml_backend_buffer_get_base(staging_.get()));
     for (size_t side = 0; side < layer.staging.size(); ++side) {
-        Slab slab = make_tensors(layer, n);
-        size_t offset = side * half;
-        for (ggml_tensor * tensor : slab.tensors) {
-            ggml_backend_tensor_alloc(staging_.get(), tensor, base + offset);
-            offset += GGML_PAD(ggml_backend_buft_get_alloc_size(type(), tensor), alignment);
-        }
-        layer.staging[side] = std::move(slab);
+        layer.staging[side] = make_tensors(layer, n);
+        place_in_staging(layer.staging[side], side * half);
     }
     if (const char * op = unsupported_op(layer, layer.staging[0])) {
         fail(EXPERT_DEVICE_UNSUPPORTED, name_ + " cannot compute " + op + ", which this model's experts need.");
@@ -311,6 +306,29 @@ int32_t Pool::prepare_staging(Layer & layer) {
         return 0;
     }
     return n;
+}
+
+void Pool::place_in_staging(Slab & slab, size_t offset) {
+    const size_t alignment = ggml_backend_buft_get_alignment(type());
+    char * base = static_cast<char *>(ggml_backend_buffer_get_base(staging_.get()));
+    for (ggml_tensor * tensor : slab.tensors) {
+        ggml_backend_tensor_alloc(staging_.get(), tensor, base + offset);
+        offset += GGML_PAD(ggml_backend_buft_get_alloc_size(type(), tensor), alignment);
+    }
+}
+
+bool Pool::prepare_whole(Layer & layer) {
+    if (!layer.whole.tensors.empty()) {
+        return true;
+    }
+    const int32_t n = layer.experts() + 1;
+    // The halves' tensors show that the device computes them.
+    if (slab_bytes(layer, n) > staging_bytes() || prepare_staging(layer) == 0) {
+        return false;
+    }
+    layer.whole = make_tensors(layer, n);
+    place_in_staging(layer.whole, 0);
+    return true;
 }
 
 bool Pool::reserve_working(const Layers & layers) {

@@ -8,6 +8,7 @@
 #include "expert_device.h"
 #include "layer.h"
 #include "locks.h"
+#include "ways.h"
 
 #include <atomic>
 #include <cstdint>
@@ -71,6 +72,8 @@ class Pool {
     void release(const Layers & layers, const expert_device_policy & settings);
     // Experts that one half of the staging area holds of this layer; makes the tensors on first use.
     int32_t prepare_staging(Layer & layer);
+    // Whether the staging area holds all experts of this layer at once; makes `layer.whole` on first use.
+    bool prepare_whole(Layer & layer);
     size_t staging_bytes() const;
 
     // Working memory for the largest parts that layers are computed in; false when the device refuses.
@@ -88,6 +91,7 @@ class Pool {
     Pool(std::string device, ggml_backend_dev_t dev, BackendPtr backend);
     ggml_backend_buffer_type_t type() const;
     template <typename Allocate> bool give_memory(BufferPtr & to, Allocate allocate, const std::string & refusal);
+    void place_in_staging(Slab & slab, size_t offset);
     Slab make_tensors(const Layer & layer, int32_t n) const;
     uint64_t slab_bytes(const Layer & layer, int32_t n) const;
     const char * unsupported_op(const Layer & layer, const Slab & slab) const;
@@ -110,8 +114,12 @@ class Pool {
     HostLocks locks;
     CopyAhead ahead;
     AheadTrial trial;                     // of copying ahead
+    WayTrial ways;                        // of computing prompts whole on the device
     std::atomic<uint64_t> used_ahead{0};  // experts
     Copier copier;                        // last: it ends before what it copies to
 };
+
+// A tensor over one expert of a slab, to copy it within the device.
+ggml_tensor * one_expert(ggml_context * context, ggml_tensor * slab, bool bias, int32_t place, uint64_t bytes);
 
 }  // namespace expert_device

@@ -86,13 +86,12 @@ void clear_next(const Layer & layer, const Slab & half, int32_t place, size_t ro
     }
 }
 
-// Every expert's bytes must be readable in the file's layout to be copied at all.
+}  // namespace
+
 bool readable(const Layer & layer) {
     return std::all_of(layer.tensors.begin(), layer.tensors.end(),
                        [](const ExpertTensor & tensor) { return tensor.data != nullptr; });
 }
-
-}  // namespace
 
 void divide(Context & context, Layer & layer, Pool & pool, int32_t phase, Division & out) {
     static thread_local std::vector<Item> items;

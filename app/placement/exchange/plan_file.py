@@ -15,7 +15,7 @@ from app.placement.plan import Plan
 KIND = "expert-lanes plan"
 VERSION = 1
 # Follows from the machine, or belongs to the place where the plan was made.
-_LEFT_OUT = ("model_files", "memory", "steps", "speed")
+_LEFT_OUT = ("model_files", "memory", "steps", "speed", "tuned")
 
 
 def export_json(plan: Plan, facts: ModelFacts) -> Exported:

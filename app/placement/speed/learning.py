@@ -145,7 +145,9 @@ def observation(plan: Plan, answer: Answer, spare_ram_bytes: int) -> Observation
     if not decode and not prompt:
         return None
     return Observation(
-        plan=msgspec.structs.replace(plan, pool_bytes=pool, model_files=(), pins=(), steps=(), memory=(), speed=None),
+        plan=msgspec.structs.replace(
+            plan, pool_bytes=pool, model_files=(), pins=(), steps=(), memory=(), speed=None, tuned=""
+        ),
         hit_rate=hit_rate,
         decode_tokens_per_second=decode,
         prompt_tokens_per_second=prompt,

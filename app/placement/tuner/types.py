@@ -4,6 +4,9 @@ import msgspec
 
 from app.placement.plan import Plan
 from app.placement.scenarios.results import Figure
+from app.placement.wishes import NO_WISHES, Wishes
+
+TUNED_VERSION = 1
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
@@ -117,3 +120,26 @@ class TuneResult(msgspec.Struct, frozen=True, kw_only=True):
     tried: tuple[Tried, ...]
     cancelled: bool
     seconds: float
+
+
+class TunedPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """A plan that beat the planner's by more than noise, as it is kept.
+
+    Attributes:
+        model: `ModelFacts.fingerprint`. machine: its fingerprint. engine: its name.
+        plan: The plan. words: what it changes.
+        before, after: What the planner's plan and this one were measured to do, taking turns.
+        tuned_at: ISO 8601, UTC.
+        wishes: What both plans were made to keep to.
+    """
+
+    version: int = TUNED_VERSION
+    model: str
+    machine: str
+    engine: str
+    plan: Plan
+    words: str
+    before: Tried | None
+    after: Tried | None
+    tuned_at: str
+    wishes: Wishes = NO_WISHES

@@ -1,0 +1,106 @@
+"""A plan that tuning kept, in place of the planner's: whether it keeps to the wishes and fits now, and its words."""
+
+import datetime
+
+import msgspec
+
+from app.hardware.facts import Machine
+from app.model.facts import ModelFacts
+from app.placement.kv_cache import full_cells
+from app.placement.lanes import gpu_lanes
+from app.placement.memory import copies_weights, fits, predict
+from app.placement.plan import Plan
+from app.placement.refine import STEP_DRY_RUN, STEP_NO_DRY_RUN
+from app.placement.scenarios.results import Figure
+from app.placement.tuner.types import TunedPlan
+from app.placement.wishes import NO_WISHES, Wishes, wished_budget
+
+STEP_NOT_TUNED = "tuned plan not used"
+
+_NAMES = {
+    "gpu": "device",
+    "n_ctx": "context",
+    "kv_type": "KV cache type",
+    "threads": "threads",
+    "whole_layers": "whole layers",
+    "pool_bytes": "pool",
+    "residency": "residency",
+    "policy": "cache policy",
+    "goal": "goal",
+}
+"""Wishes that a plan may keep to or not, in words."""
+
+
+def kept_plan(record: TunedPlan, facts: ModelFacts, machine: Machine, wishes: Wishes) -> Plan | str:
+    """The plan of `record` with its memory predicted for now; a text is why it is not to be used.
+
+    Its gain was measured against the planner's plan for the wishes of that time: it is used where these are made
+    again, and where it keeps to all others that are made.
+
+    Args:
+        record: What tuning kept of this model on this machine with this engine.
+        facts: The model.
+        machine: What is free where.
+        wishes: What the user asks now, which is possible.
+    """
+    not_used = f"The plan that was {_when(record)} is not used: "
+    if broken := [name for field, name in _NAMES.items() if not _keeps(record.plan, facts, wishes, field)]:
+        return f"{not_used}it does not keep to what is wished now ({', '.join(broken)})."
+    if past := [name for field, name in _NAMES.items() if not _wished_again(record.wishes, wishes, field)]:
+        return f"{not_used}it was tuned with a wish that is not made now ({', '.join(past)})."
+    if copies_weights(machine) and (record.plan.pool_bytes or record.plan.staging_bytes):
+        return f"{not_used}it has single experts on the GPU, and the expert device is missing."
+    plan = msgspec.structs.replace(
+        record.plan,
+        memory=predict(facts, machine, record.plan),
+        steps=tuple(step for step in record.plan.steps if step.name not in (STEP_DRY_RUN, STEP_NO_DRY_RUN)),
+        speed=None,
+        tuned=tuned_words(record),
+    )
+    budget, _ = wished_budget(machine, wishes)
+    if shortfalls := fits(plan, budget):
+        return f"{not_used}it does not fit now. {' '.join(short.sentence for short in shortfalls)}"
+    return plan
+
+
+def tuned_words(record: TunedPlan) -> str:
+    """Example: "tuned on 2026-01-02 (4 threads): decoding 1.14×, prompts 0.99× the default, measured"."""
+    words = f"{_when(record)} ({record.words})" if record.words else _when(record)
+    gains = [
+        f"{name} {ratio:.2f}×"
+        for name in ("decode", "prompt")
+        if (ratio := _ratio(getattr(record.before, name, None), getattr(record.after, name, None))) is not None
+    ]
+    if not gains:
+        return f"{words}: the default could not be measured"
+    return f"{words}: {', '.join(gains).replace('decode', 'decoding').replace('prompt', 'prompts')} the default, measured"
+
+
+def _ratio(before: Figure | None, after: Figure | None) -> float | None:
+    return after.median / before.median if before and after and before.median > 0 else None
+
+
+def _when(record: TunedPlan) -> str:
+    try:
+        return f"tuned on {datetime.datetime.fromisoformat(record.tuned_at).date().isoformat()}"
+    except ValueError:
+        return "tuned"
+
+
+def _wished_again(then: Wishes, now: Wishes, field: str) -> bool:
+    before = getattr(then, field)
+    return before == getattr(NO_WISHES, field) or before == getattr(now, field)
+
+
+def _keeps(plan: Plan, facts: ModelFacts, wishes: Wishes, field: str) -> bool:
+    """Whether `plan` is as one wish asks; one that is not made is kept by every plan."""
+    wished = getattr(wishes, field)
+    if wished == getattr(NO_WISHES, field) and field != "goal":
+        return True
+    if field == "gpu":
+        return plan.gpus == ((wished,) if wished else ())
+    if field == "n_ctx":
+        return full_cells(wished) == full_cells(plan.n_ctx)
+    if field == "whole_layers":
+        return set(gpu_lanes(plan)) == set(facts.moe_layers[:wished])
+    return bool(getattr(plan, field) == wished)
