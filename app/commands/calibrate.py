@@ -128,3 +128,5 @@ def _print(calibration: Calibration, software: set[str]) -> None:
             for line in lines:
                 print(f"  {terminal.printable(line)}")
     print(f"Measured in {calibration.seconds:.0f} s and kept; ± is half the spread of repeated runs.")
+    if calibration.misleads:
+        print(words.busy_note(calibration))

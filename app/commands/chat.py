@@ -10,6 +10,7 @@ from app.commands.common import (
     AddCommand,
     Json,
     add_model,
+    add_tuned,
     add_wishes,
     facts_of,
     machine_of,
@@ -33,6 +34,7 @@ def add(add_command: AddCommand) -> None:
     chat = add_command("chat", _run, "ask a model; without -p a conversation in the terminal")
     add_model(chat)
     add_wishes(chat)
+    add_tuned(chat)
     chat.add_argument("--trace", metavar="FILE", help="record which experts every decoded token is routed to")
     chat.add_argument("-p", "--prompt", metavar="TEXT", help="ask this and end")
     chat.add_argument("--max-tokens", metavar="N", type=positive, default=2048, help="longest answer")

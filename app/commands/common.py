@@ -107,17 +107,34 @@ def add_wishes(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--policy",
         choices=POLICIES,
-        default=defaults.kind,
-        help="which experts the pool holds: the last used, the most used, a saved profile's, or pinned ones only",
+        help="which experts the pool holds: the last used, the most used, a saved profile's, or pinned ones only "
+        f"(default {defaults.kind})",
     )
     command.add_argument(
         "--stream",
         choices=STREAMS,
-        default=defaults.stream,
-        help="whether missing experts may be copied over and computed on the GPU",
+        help=f"whether missing experts may be copied over and computed on the GPU (default {defaults.stream})",
+    )
+    command.add_argument(
+        "--lock",
+        metavar="SIZE",
+        type=size_or_off,
+        help="page-lock at most so much of the experts' main memory, such as 4GiB: a graphics card with its own "
+        "memory copies several times faster from there, and no other program gets that memory back meanwhile "
+        "(default off)",
     )
     command.add_argument(
         "--residency", choices=RESIDENCIES, help="experts on the CPU: copied into its faster layout, or as in the file"
+    )
+
+
+def add_tuned(command: argparse.ArgumentParser) -> None:
+    """Add what keeps a tuned plan from being used; a command without it uses none."""
+    command.add_argument(
+        "--no-tuned",
+        dest="tuned",
+        action="store_false",
+        help="plan anew, also where `tune` has kept a plan of this model on this machine",
     )
 
 
@@ -141,10 +158,12 @@ def facts_of(word: str) -> ModelFacts:
 
 
 def wishes(parsed: argparse.Namespace) -> planner.Wishes:
-    """What the user wishes of a plan, from the arguments of `add_wishes`."""
+    """What the user wishes of a plan, from the arguments of `add_wishes` and, for a tuned one, of `add_tuned`."""
     gpu: str | None = "auto"
     if parsed.gpu is not None:
         gpu = None if parsed.gpu.lower() == "none" else parsed.gpu
+    policy = {"kind": parsed.policy, "stream": parsed.stream, "lock_bytes": parsed.lock}
+    wished_policy = {name: value for name, value in policy.items() if value is not None}
     return planner.Wishes(
         gpu=gpu,
         n_ctx=parsed.ctx,
@@ -153,6 +172,7 @@ def wishes(parsed: argparse.Namespace) -> planner.Wishes:
         whole_layers=parsed.layers,
         pool_bytes=parsed.pool,
         residency=parsed.residency,
-        policy=CachePolicy(kind=parsed.policy, stream=parsed.stream),
+        policy=CachePolicy(**wished_policy) if wished_policy else None,
         goal=parsed.goal,
+        tuned=getattr(parsed, "tuned", False),
     )

@@ -4,7 +4,17 @@ import argparse
 
 import msgspec
 
-from app.commands.common import AddCommand, add_model, add_wishes, facts_of, machine_of, print_json, size, wishes
+from app.commands.common import (
+    AddCommand,
+    add_model,
+    add_tuned,
+    add_wishes,
+    facts_of,
+    machine_of,
+    print_json,
+    size,
+    wishes,
+)
 from app.commands.memory import checked_plan
 from app.engine.client import EngineClient
 from app.errors import EXIT_OK
@@ -26,6 +36,7 @@ def add(add_command: AddCommand) -> None:
     command = add_command("plan", _run, "how a model would be loaded; its figures are predictions")
     add_model(command)
     add_wishes(command)
+    add_tuned(command)
     command.add_argument(
         "--hardware", metavar="FILE", help="plan for the machine in this file, which `probe --json` printed there"
     )

@@ -125,7 +125,8 @@ class Calibrator:
         finally:
             for bench in self._benches.values():
                 bench.close()
-        self._skipped += others.words()
+        busy_share = others.share()
+        self._skipped += _words_of_others(busy_share)
         return Calibration(
             machine=self._request.machine,
             engine=self._engine,
@@ -137,6 +138,7 @@ class Calibrator:
             layer_costs=tuple(self._layer_costs),
             disk=tuple(self._disk),
             skipped=tuple(self._skipped),
+            busy_share=busy_share,
         )
 
     # ---- the plan -----------------------------------------------------------------------------
@@ -349,16 +351,10 @@ class _Others:
     def __init__(self) -> None:
         self._before = self._seconds()
 
-    def words(self) -> tuple[str, ...]:
-        """A sentence where it was much."""
+    def share(self) -> float:
+        """The share, of 1."""
         theirs, whole = (now - before for now, before in zip(self._seconds(), self._before, strict=True))
-        share = theirs / whole if whole > 0 else 0.0
-        if share < _OTHERS_SHARE:
-            return ()
-        return (
-            f"Other programs kept {share:.0%} of the processor busy meanwhile: the rates are lower than on an idle "
-            "machine, most of all with all threads. Measure again when they are done.",
-        )
+        return min(max(theirs / whole, 0.0), 1.0) if whole > 0 else 0.0
 
     @staticmethod
     def _seconds() -> tuple[float, float]:
@@ -367,6 +363,16 @@ class _Others:
         whole = sum(getattr(times, name) for name in _TIMES if hasattr(times, name))
         idle = times.idle + getattr(times, "iowait", 0.0)
         return whole - idle - mine.user - mine.system, whole
+
+
+def _words_of_others(share: float) -> tuple[str, ...]:
+    """A sentence where it was much."""
+    if share < _OTHERS_SHARE:
+        return ()
+    return (
+        f"Other programs kept {share:.0%} of the processor busy meanwhile: the rates are lower than on an idle "
+        "machine, most of all with all threads. Measure again when they are done.",
+    )
 
 
 def _check(request: protocol.Calibrate, gpus: tuple[Gpu, ...]) -> None:

@@ -8,6 +8,7 @@ import msgspec
 from app.library import folders
 from app.library.record_file import RecordFile
 from app.placement.speed.calibration import Calibration
+from app.placement.speed.calibration_words import busy_note
 
 RECORD_VERSION = 1
 KEPT = 16
@@ -37,7 +38,9 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def sentence(self) -> str:
-        """How old it is, in words."""
+        """How old it is, in words; of one that misleads, that it is not used."""
+        if self.calibration.misleads:
+            return busy_note(self.calibration)
         days = {0: "today", 1: "yesterday"}.get(self.age_days, f"{self.age_days} days ago")
         if self.aged:
             return f"This machine was measured {days}; that is long ago: measure it again."
@@ -63,6 +66,8 @@ def find(
 ) -> Stored | None:
     """The newest calibration of this machine with this engine; another machine's or engine's is never used.
 
+    One that was made while other programs were busy is found only where there is no other.
+
     Args:
         machine: `hardware.fingerprint.fingerprint`.
         engine: `hardware.fingerprint.engine_name`.
@@ -77,6 +82,7 @@ def find(
     fitting = [found for found in (record.calibrations if record else ()) if found.engine == engine]
     if not fitting:
         return None
+    fitting = [found for found in fitting if not found.misleads] or fitting
     having = [found for found in fitting if types <= {rate.type for rate in found.compute}]
     newest = max(having or fitting, key=_time)
     age = ((now or datetime.now(UTC)) - _time(newest)).days

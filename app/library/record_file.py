@@ -15,6 +15,12 @@ from app.library.folders import ensure_folder, writing_error
 _T = TypeVar("_T")
 
 
+class _Versioned(msgspec.Struct):
+    """What is read of a record of any version."""
+
+    version: int
+
+
 class RecordFile(Generic[_T]):
     """The record of type `record_type` (a msgspec struct with a `version`) in the file `path`.
 
@@ -42,11 +48,12 @@ class RecordFile(Generic[_T]):
         except OSError as error:
             raise AppError(ErrorCode.FILE_UNREADABLE, f"{self.path} cannot be read.", str(error)) from error
         try:
-            record = msgspec.json.decode(data, type=self._type)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            version = msgspec.json.decode(data, type=_Versioned).version
+            # Fields of another version need not be known here: the version is told, not that they are wrong.
+            record = msgspec.json.decode(data, type=self._type) if version == self._version else None
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise AppError(ErrorCode.FILE_UNREADABLE, f"{self.path} is damaged.", str(error)) from error
-        version = getattr(record, "version", None)
-        if version != self._version:
+        if record is None:
             raise AppError(
                 ErrorCode.FILE_UNREADABLE,
                 f"{self.path} is of version {version}; this app reads version {self._version}.",

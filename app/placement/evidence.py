@@ -8,6 +8,7 @@ from app.model.facts import ModelFacts
 from app.placement.plan import Plan, Step
 from app.placement.planner import NO_WISHES, SpeedOf, Wishes, make_plan
 from app.placement.speed.calibration import Calibration
+from app.placement.speed.calibration_words import busy_note
 from app.placement.speed.learning import Learned
 from app.placement.speed.prediction import predict_speed
 from app.placement.speed.types import SpeedPrediction
@@ -75,8 +76,8 @@ def evidence_for(machine: Machine, evidence: Evidence) -> Evidence:
             "Speeds are predicted from typical rates of such hardware."
         )
     elif calibration is not None and calibration.misleads:
-        calibration = None
-        notes.append(busy_note(evidence.calibration))
+        notes.append(busy_note(calibration))
+        calibration = learned = None
     if tuned is not None and tuned.machine != fingerprint(machine):
         tuned = None
         notes.append("The tuned plan is not used: it was tuned on another machine than the one that is planned for.")

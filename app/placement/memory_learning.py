@@ -5,6 +5,7 @@ what system or driver show less what the engine reports; the next prediction tak
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Annotated
 
 import msgspec
 
@@ -21,6 +22,7 @@ _KEPT = 9
 """Loads: an odd one among so many does not move their median."""
 _MOST = 4096 * _MIB
 """More than any driver takes: what is beyond it belongs to other programs."""
+_Sample = Annotated[int, msgspec.Meta(ge=0, le=_MOST)]
 # The vocabulary and the chat template of a large model, which an idle engine does not have yet.
 _VOCABULARY = 60 * _MIB
 
@@ -38,7 +40,7 @@ class Overhead(msgspec.Struct, frozen=True, kw_only=True):
     machine: str
     device: str
     backend: str
-    samples: tuple[int, ...]
+    samples: Annotated[tuple[_Sample, ...], msgspec.Meta(min_length=1)]
 
     @property
     def bytes(self) -> int:

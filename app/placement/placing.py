@@ -68,8 +68,9 @@ def with_lanes(plan: Plan, facts: ModelFacts, machine: Machine, layers: Iterable
     """`plan` with the experts of `layers` moved to `lane`, and its memory predicted anew.
 
     Which of the CPU's layers are left on disk follows from main memory and is decided again after every
-    move, and what tuning measured of the plan no longer holds. A plan that used no GPU also gets its attention on the GPU that experts are moved to, and says
-    so in a step. The result may exceed a GPU's memory: `fits` tells. Its speed is not predicted.
+    move. A plan that used no GPU also gets its attention on the GPU that experts are moved to, and says
+    so in a step. The result may exceed a GPU's memory: `fits` tells. Its speed is not predicted, and what tuning
+    measured of the plan before is not said of it.
 
     Raises:
         AppError: bad_usage, the lane is none of this machine's or is the disk, or a layer has no experts.

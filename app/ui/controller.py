@@ -11,7 +11,7 @@ from app.engine import client, protocol
 from app.errors import AppError, ErrorCode
 from app.hardware.facts import EngineBuild, Gpu, Machine
 from app.model.facts import ModelFacts
-from app.placement.evidence import planned
+from app.placement.evidence import NO_EVIDENCE, Evidence, planned
 from app.placement.plan import Plan
 from app.placement.planner import Wishes
 from app.ui.background import Background
@@ -184,15 +184,15 @@ class Controller(QObject):
         reader = self._read_facts
         self._chooser.choose(lambda: reader(path))
 
-    def propose_plan(self, wishes: Wishes | None = None) -> Plan:
-        """The planner's plan for the chosen model on this machine; it is not set.
+    def propose_plan(self, wishes: Wishes | None = None, evidence: Evidence = NO_EVIDENCE) -> Plan:
+        """The plan for the chosen model on this machine, by what is known of both; it is not set.
 
         Raises:
             AppError: bad_usage without a model and a probe, or what the planner raises.
         """
         if self._facts is None or self._machine is None:
             raise AppError(ErrorCode.BAD_USAGE, "A plan needs a chosen model and a probed machine.")
-        return planned(self._facts, self._machine, wishes or Wishes())
+        return planned(self._facts, self._machine, wishes or Wishes(), evidence)
 
     def set_plan(self, plan: Plan) -> None:
         """Make `plan` the one being edited."""

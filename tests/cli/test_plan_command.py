@@ -12,9 +12,14 @@ from model_shapes import qwen3_30b_a3b
 from app import cli
 from app.hardware.facts import GpuKind
 from app.hardware.fingerprint import engine_name, fingerprint
-from app.library import calibrations
+from app.library import calibrations, tuned_plans
+from app.model import read_facts
+from app.placement.evidence import planned
 from app.placement.plan import Plan
+from app.placement.planner import Wishes
+from app.placement.scenarios.results import Figure
 from app.placement.speed.calibration import Calibration, ComputeRate
+from app.placement.tuner.types import Tried, TunedPlan
 
 
 @pytest.fixture
@@ -101,6 +106,44 @@ def test_what_was_measured_on_this_machine_is_used_and_for_another_not(model, pl
     damaged = as_json(plan_of(model, here, "--json"))
     assert damaged["speed"]["basis"] == "assumed"
     assert "is damaged" in damaged["notes"][0]
+
+
+def test_a_tuned_plan_is_used_and_said_unless_told_otherwise(model, plan_of, tmp_path):
+    machine = make_machine(make_gpu(7 * GIB))
+    untuned = as_json(plan_of(model, machine, "--json"))
+    facts = read_facts(model)
+    names = tuned_plans.key(facts, machine)
+    figures = [
+        Tried(words="", decode=Figure(median=its, least=its, most=its, samples=5), prompt=None) for its in (5, 6)
+    ]
+    plan = planned(facts, machine, Wishes())
+    kept = TunedPlan(
+        model=names[0], machine=names[1], engine=names[2], plan=msgspec.structs.replace(plan, threads=3),
+        words="3 threads", before=figures[0], after=figures[1], tuned_at="2026-01-02T10:00:00+00:00",
+    )  # fmt: skip
+    tuned_plans.keep_tuned(kept, facts, machine)
+    tuned = as_json(plan_of(model, machine, "--json"))
+    assert (untuned["threads"], tuned["threads"]) == (6, 3)
+    assert tuned["words"].endswith("; tuned on 2026-01-02 (3 threads): decoding 1.20× the default, measured")
+    assert as_json(plan_of(model, machine, "--no-tuned", "--json")) == untuned
+    wished = as_json(plan_of(model, machine, "--threads", 5, "--json"))
+    assert (wished["threads"], wished["steps"][0]["name"]) == (5, "tuned plan not used")
+    [record] = (tmp_path / "home" / "data" / "machine" / "tuned").glob("*.json")
+    record.write_bytes(b"{")
+    damaged = as_json(plan_of(model, machine, "--json"))
+    assert damaged["threads"] == 6
+    assert any("The tuned plan is not used" in note for note in damaged["notes"])
+
+
+def test_memory_is_page_locked_only_where_that_is_wished(model, plan_of):
+    machine = make_machine(make_gpu(7 * GIB))
+    assert as_json(plan_of(model, machine, "--json"))["policy"]["lock_bytes"] == 0
+    locked = as_json(plan_of(model, machine, "--lock", "4GiB", "--json"))["policy"]
+    assert (locked["lock_bytes"], locked["kind"], locked["stream"]) == (4 * GIB, "lru", "auto")
+    assert as_json(plan_of(model, machine, "--lock", "off", "--json"))["policy"]["lock_bytes"] == 0
+    status, _, err = plan_of(model, machine, "--lock", "much")
+    assert status == 2
+    assert "is not a size" in err
 
 
 def test_the_plan_in_words_has_its_speed_lanes_and_memory(model, plan_of):

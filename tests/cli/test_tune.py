@@ -12,6 +12,7 @@ import pytest
 from app.engine.client import EngineClient
 from app.errors import AppError, ErrorCode
 from app.library import demo
+from app.library.speed_evidence import evidence_of
 from app.library.tuned_plans import keep_tuned, key, tuned_plan
 from app.model import read_facts
 from app.placement.plan import CPU_LANE, Plan
@@ -161,6 +162,7 @@ def test_a_kept_plan_is_found_for_the_same_model_machine_and_engine_only(model, 
     assert tuned_plan(facts, machine) is None
     assert keep_tuned(record, facts, machine).is_file()
     assert tuned_plan(facts, machine) == record
+    assert evidence_of(facts, machine).tuned == record
     more_cores = Machine(
         os="Linux 6", ram=ram, gpus=(), disk=disk, engine=None,
         cpu=Cpu(name="P", physical_cores=8, performance_cores=8, logical_cores=8, isa=()),

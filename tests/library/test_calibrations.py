@@ -2,10 +2,14 @@
 
 from datetime import UTC, datetime, timedelta
 
+import msgspec
 import pytest
+from factories import demo, make_machine
 
 from app.errors import AppError, ErrorCode
+from app.hardware.fingerprint import engine_name, fingerprint
 from app.library import calibrations
+from app.library.speed_evidence import evidence_of
 from app.placement.speed.calibration import Calibration, ComputeRate
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
@@ -83,3 +87,23 @@ def test_a_damaged_file_is_an_error_and_stays(home):
         find("mine", "1")
     assert damaged.value.code is ErrorCode.FILE_UNREADABLE
     assert path.read_text() == "{"
+
+
+def test_one_made_while_other_programs_were_busy_is_found_only_where_there_is_no_other():
+    busy = msgspec.structs.replace(calibration(days=1), busy_share=0.6)
+    calibrations.keep(busy)
+    found = find("mine", "1")
+    assert found.calibration == busy
+    assert "measured while other programs were busy (with 60% of the processor): measure again" in found.sentence
+    calibrations.keep(calibration(days=5))
+    assert find("mine", "1").age_days == 5
+
+
+def test_what_is_gathered_for_predictions_leaves_a_misleading_one_out_with_a_note():
+    machine = make_machine()
+    mine = calibration(machine=fingerprint(machine), engine=engine_name(machine.engine))
+    calibrations.keep(msgspec.structs.replace(mine, busy_share=0.6))
+    evidence = evidence_of(demo(), machine)
+    assert evidence.calibration is None
+    (note,) = evidence.notes
+    assert "measure again" in note

@@ -73,6 +73,7 @@ def test_a_trace_can_be_replayed_as_it_is_read(tmp_path):
         (b"this is no trace\n" * 100, "no routing trace"),
         (b'{"fingerprint": 3}\n', "no routing trace"),
         (b"\xff\xfe\n", "no routing trace"),
+        (b'{"a":' * 9000 + b"\n", "no routing trace"),
         (encode_header(TraceHeader(version=9, fingerprint="a", name="b", experts={}, experts_used=1)), "version 9"),
         (encode_header(HEADER) + packed([(0, 0, 8, 0.5)]), "no expert 8 in layer 0"),
         (encode_header(HEADER) + packed([(0, 1, 0, 0.5)]), "no expert 0 in layer 1"),

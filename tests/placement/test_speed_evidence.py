@@ -93,3 +93,16 @@ def test_a_plan_that_fits_or_only_cuts_into_its_margin_is_let_through():
         else:
             with pytest.raises(AppError):
                 refuse_hopeless(plan, tight)
+
+
+# ---- rates measured beside other programs ----------------------------------------------------
+
+
+def test_a_calibration_made_while_other_programs_were_busy_is_not_used_and_that_is_said():
+    for share, used in ((0.0, True), (0.25, True), (0.26, False)):
+        calibration = msgspec.structs.replace(calibration_of(MACHINE), busy_share=share)
+        evidence = Evidence(calibration=calibration)
+        assert (evidence_for(MACHINE, evidence).calibration is not None) == used
+        assert planned(FACTS, MACHINE, Wishes(), evidence).speed.basis == ("calibrated" if used else "assumed")
+    (note,) = evidence_for(MACHINE, evidence).notes
+    assert note.endswith("measured while other programs were busy (with 26% of the processor): measure again.")

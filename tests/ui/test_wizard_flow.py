@@ -23,8 +23,9 @@ class Planner:
     def __init__(self):
         self.facts, self.machine, self.asked = FACTS, make_machine(), 0
 
-    def __call__(self, wishes):
+    def __call__(self, wishes, evidence):
         self.asked += 1
+        self.evidence = evidence
         return make_plan(self.facts, self.machine, wishes)
 
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 namespace expert_device {
 
@@ -115,6 +116,8 @@ class SplitComputer {
         const bool always = context_.settings.stream == EXPERT_DEVICE_STREAM_ALWAYS;
         bool whole = open && (always || pool_->ways.whole_next(split_.tokens()));
         bool spoilt = whole;  // copying ahead was not on trial
+        const bool first_time =
+            whole && facts_.misses > 0 && !std::exchange(layer_->gathered, true);  // pages are mapped
         if (!whole) {
             if (context_.settings.stream == EXPERT_DEVICE_STREAM_AUTO && pool_->staging_bytes() > 0 &&
                 !pool_->rates.tried) {
@@ -139,7 +142,7 @@ class SplitComputer {
             return status;
         }
         if (open && done) {
-            pool_->ways.took(split_.tokens(), whole, now_ns() - begin, spoilt && !whole);
+            pool_->ways.took(split_.tokens(), whole, now_ns() - begin, whole ? first_time : spoilt);
         }
         if (!done) {
             if (pool_->out_of_memory) {

@@ -49,6 +49,7 @@ struct Layer {
     Slab slots;
     std::array<Slab, 2> staging;          // halves, within the pool's staging buffer
     Slab whole;                           // all experts and one place more, within it too, where it has that room
+    bool gathered = false;                // once at least
     bool unstreamable = false;            // the device cannot compute it
     const void * first_weight = nullptr;  // of the split that begins the layer
     uint64_t published_ns = 0;

@@ -125,6 +125,11 @@ MappedFile::~MappedFile() {
     }
 }
 
+void map_pages(const char * from, size_t bytes) {
+    WIN32_MEMORY_RANGE_ENTRY range = {const_cast<char *>(from), bytes};
+    PrefetchVirtualMemory(GetCurrentProcess(), 1, &range, 0);  // only a hint
+}
+
 #else
 
 MappedFile::MappedFile(const char * utf8_path) {
@@ -147,6 +152,18 @@ MappedFile::~MappedFile() {
     if (data_ != nullptr) {
         munmap(data_, size_);
     }
+}
+
+void map_pages(const char * from, size_t bytes) {
+#if defined(MADV_POPULATE_READ)
+    const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+    const uintptr_t begin = reinterpret_cast<uintptr_t>(from) / page * page;
+    const uintptr_t end = reinterpret_cast<uintptr_t>(from) + bytes;
+    madvise(reinterpret_cast<void *>(begin), end - begin, MADV_POPULATE_READ);  // refused: faults will do it
+#else
+    (void)from;
+    (void)bytes;
+#endif
 }
 
 #endif

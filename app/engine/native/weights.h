@@ -62,6 +62,9 @@ class Sources {
     std::map<std::string, Place> tensors_;
 };
 
+// Bytes of a file mapping that are read next: the system maps their pages at once, and not one at each fault.
+void map_pages(const char * from, size_t bytes);
+
 // One tensor of a layer's experts: gate, up, down, fused, or a bias.
 struct ExpertTensor {
     const ggml_tensor * tensor = nullptr;

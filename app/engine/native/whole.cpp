@@ -2,6 +2,7 @@
 // it lacks are brought together with those it has in the staging area, all of a layer in their order.
 #include "compute.h"
 #include "expert_device.h"
+#include "weights.h"
 
 #include <algorithm>
 #include <cstring>
@@ -43,6 +44,9 @@ class Gatherer {
 
     // From main memory, experts first … end − 1: they lie side by side there and here.
     void copy(int32_t first, int32_t end) {
+        for (const ExpertTensor & tensor : layer_.tensors) {
+            map_pages(tensor.expert(first), static_cast<size_t>(end - first) * tensor.bytes);
+        }
         for (const Piece & piece : layer_.pieces(slab_, first, first, end - first)) {
             ggml_backend_tensor_set_async(pool_.backend(), piece.to, piece.from, piece.offset, piece.bytes);
         }

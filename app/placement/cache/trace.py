@@ -117,7 +117,7 @@ def _check(entries: npt.NDArray[np.void], header: TraceHeader, path: Path) -> No
 def _header(line: bytes, path: Path) -> TraceHeader:
     try:
         header = msgspec.json.decode(line, type=TraceHeader)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise AppError(ErrorCode.FILE_UNREADABLE, f"{path} is no routing trace.", str(error)) from error
     if header.format != FORMAT or header.version != VERSION:
         raise AppError(

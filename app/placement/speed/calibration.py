@@ -1,9 +1,23 @@
-"""What a machine was measured to do: the rates that the speed model predicts with. Plain data."""
+"""What a machine was measured to do: the rates that the speed model predicts with. Plain data.
+
+Bounds are of what any machine can do: a damaged record is refused where it is read.
+"""
+
+from typing import Annotated
 
 import msgspec
 
 CALIBRATION_VERSION = 1
 TO_DEVICE, FROM_DEVICE = "to_device", "from_device"
+MOST_BUSY_SHARE = 0.25
+"""Of the processor: where other programs took more meanwhile, rates say more of them than of the machine."""
+
+Rate = Annotated[float, msgspec.Meta(ge=1.0, le=1e18)]
+Seconds = Annotated[float, msgspec.Meta(ge=0.0, le=1e6)]
+Spread = Annotated[float, msgspec.Meta(ge=0.0, le=1e6)]
+Part = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
+Count = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
+CountOrNone = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 
 
 class ComputeRate(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,11 +37,11 @@ class ComputeRate(msgspec.Struct, frozen=True, kw_only=True):
     device: str
     type: str
     layout: str = "plain"
-    threads: int = 0
-    tokens: int = 1
-    bytes_per_second: float
-    flops_per_second: float
-    spread: float = 0.0
+    threads: CountOrNone = 0
+    tokens: Count = 1
+    bytes_per_second: Rate
+    flops_per_second: Rate
+    spread: Spread = 0.0
 
 
 class CopyRate(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,8 +50,8 @@ class CopyRate(msgspec.Struct, frozen=True, kw_only=True):
     device: str
     direction: str
     pinned: bool
-    bytes_per_second: float
-    spread: float = 0.0
+    bytes_per_second: Rate
+    spread: Spread = 0.0
 
 
 class Overlap(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,17 +61,17 @@ class Overlap(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     device: str
-    cpu_share: float | None
-    device_share: float | None
-    copy_share: float | None
+    cpu_share: Part | None
+    device_share: Part | None
+    copy_share: Part | None
 
 
 class LayerCost(msgspec.Struct, frozen=True, kw_only=True):
     """What a layer costs on a device beside its products: launch and waiting for the end, in seconds."""
 
     device: str
-    seconds: float
-    spread: float = 0.0
+    seconds: Seconds
+    spread: Spread = 0.0
 
 
 class DiskRate(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,10 +85,10 @@ class DiskRate(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     path: str
-    slice_bytes: int
-    parallel: int
-    bytes_per_second: float
-    spread: float = 0.0
+    slice_bytes: Count
+    parallel: Count
+    bytes_per_second: Rate
+    spread: Spread = 0.0
 
 
 class Calibration(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,16 +100,23 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True):
         measured_at: ISO 8601, UTC.
         seconds: How long it took.
         skipped: What could not be measured and why, one sentence each.
+        busy_share: Share of the processor, of 1, that other programs kept busy meanwhile; 0 in older records.
     """
 
     version: int = CALIBRATION_VERSION
     machine: str
     engine: str
     measured_at: str
-    seconds: float
+    seconds: Seconds
     compute: tuple[ComputeRate, ...] = ()
     copies: tuple[CopyRate, ...] = ()
     overlaps: tuple[Overlap, ...] = ()
     layer_costs: tuple[LayerCost, ...] = ()
     disk: tuple[DiskRate, ...] = ()
     skipped: tuple[str, ...] = ()
+    busy_share: Annotated[float, msgspec.Meta(ge=0.0, le=1.0)] = 0.0
+
+    @property
+    def misleads(self) -> bool:
+        """Whether other programs took so much of the processor that nothing may be predicted from these rates."""
+        return self.busy_share > MOST_BUSY_SHARE

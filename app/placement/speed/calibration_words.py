@@ -63,6 +63,14 @@ def disk_words(rate: DiskRate) -> str:
     )
 
 
+def busy_note(calibration: Calibration) -> str:
+    """Why a calibration that misleads is not used, and what to do."""
+    return (
+        f"The calibration is not used: it was measured while other programs were busy (with "
+        f"{calibration.busy_share:.0%} of the processor): measure again."
+    )
+
+
 def best_sentences(calibration: Calibration) -> tuple[str, ...]:
     """The few figures that say most: for each device its fastest type of weights, copies, and the disk.
 

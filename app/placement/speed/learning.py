@@ -2,7 +2,7 @@
 
 import datetime
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Annotated, Protocol
 
 import msgspec
 
@@ -33,6 +33,11 @@ _FACTORS = (0.1, 10.0)
 # One answer differs from the next by so much with nothing changed; and what a single one leaves open.
 _LEAST_SPREAD = 0.04
 _SPREAD_OF_ONE = 0.12
+_LEAST_RATE = 1e-4
+"""Tokens a second: one in three hours; a record that tells of less is damaged."""
+
+_Rate = Annotated[float, msgspec.Meta(ge=0.0, le=1e9)]
+_Tokens = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 
 
 class Observation(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,12 +54,12 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     plan: Plan
-    hit_rate: float | None
-    decode_tokens_per_second: float
-    prompt_tokens_per_second: float
-    prompt_tokens: int
-    context_tokens: int
-    spare_ram_bytes: int
+    hit_rate: Annotated[float, msgspec.Meta(ge=0.0, le=1.0)] | None
+    decode_tokens_per_second: _Rate
+    prompt_tokens_per_second: _Rate
+    prompt_tokens: _Tokens
+    context_tokens: _Tokens
+    spare_ram_bytes: Annotated[int, msgspec.Meta(ge=-(2**50), le=2**50)]
     at: str
 
 
@@ -200,9 +205,9 @@ def _correction(
     prompts: list[tuple[float, float, float]] = []
     for seen in observations:
         fixed, reading, prompt = _predicted(facts, machine, seen, calibration, hit_curve)
-        if seen.decode_tokens_per_second > 0:
+        if seen.decode_tokens_per_second >= _LEAST_RATE:
             decoded.append((fixed, reading, 1 / seen.decode_tokens_per_second))
-        if seen.prompt_tokens_per_second > 0:
+        if seen.prompt_tokens_per_second >= _LEAST_RATE:
             prompts.append((0.0, prompt, 1 / seen.prompt_tokens_per_second))
     fixed_factor, reading_factor, decode_spread, told_apart = fit_factors(decoded)
     _, prompt_factor, prompt_spread, _ = fit_factors(prompts)

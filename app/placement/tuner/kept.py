@@ -68,12 +68,12 @@ def tuned_words(record: TunedPlan) -> str:
     words = f"{_when(record)} ({record.words})" if record.words else _when(record)
     gains = [
         f"{name} {ratio:.2f}×"
-        for name in ("decode", "prompt")
-        if (ratio := _ratio(getattr(record.before, name, None), getattr(record.after, name, None))) is not None
+        for name, field in (("decoding", "decode"), ("prompts", "prompt"))
+        if (ratio := _ratio(getattr(record.before, field, None), getattr(record.after, field, None))) is not None
     ]
     if not gains:
         return f"{words}: the default could not be measured"
-    return f"{words}: {', '.join(gains).replace('decode', 'decoding').replace('prompt', 'prompts')} the default, measured"
+    return f"{words}: {', '.join(gains)} the default, measured"
 
 
 def _ratio(before: Figure | None, after: Figure | None) -> float | None:
@@ -89,7 +89,7 @@ def _when(record: TunedPlan) -> str:
 
 def _wished_again(then: Wishes, now: Wishes, field: str) -> bool:
     before = getattr(then, field)
-    return before == getattr(NO_WISHES, field) or before == getattr(now, field)
+    return bool(before in (getattr(NO_WISHES, field), getattr(now, field)))
 
 
 def _keeps(plan: Plan, facts: ModelFacts, wishes: Wishes, field: str) -> bool:

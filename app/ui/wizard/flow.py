@@ -9,7 +9,9 @@ from dataclasses import dataclass, replace
 
 from app.errors import AppError
 from app.hardware.facts import Machine
+from app.hardware.fingerprint import fingerprint
 from app.model.facts import ModelFacts
+from app.placement.evidence import NO_EVIDENCE, Evidence
 from app.placement.plan import Plan
 from app.placement.planner import NO_WISHES, Wishes
 
@@ -54,6 +56,7 @@ class Choices:
         facts: The chosen model.
         machine: The latest probe.
         wishes: What the plan must keep to.
+        evidence: What was measured of model and machine, as far as it was read by now.
         plan: What the planner made of model, machine and wishes; None until all three allow one.
         plan_error: Why there is no plan for these wishes.
         reduced: The plan is not the planner's for `wishes` but a smaller one, taken after a failed load.
@@ -62,6 +65,7 @@ class Choices:
     facts: ModelFacts | None = None
     machine: Machine | None = None
     wishes: Wishes = NO_WISHES
+    evidence: Evidence = NO_EVIDENCE
     plan: Plan | None = None
     plan_error: AppError | None = None
     reduced: bool = False
@@ -74,10 +78,11 @@ class Flow:
     made for the model before; another machine keeps them, and plans anew.
 
     Args:
-        propose: The planner for the chosen model and machine; raises `AppError` for impossible wishes.
+        propose: The planner for the chosen model and machine, by wishes and evidence; raises `AppError` for
+            impossible wishes.
     """
 
-    def __init__(self, propose: Callable[[Wishes], Plan]) -> None:
+    def __init__(self, propose: Callable[[Wishes, Evidence], Plan]) -> None:
         self._propose = propose
         self._stack = [View.MODEL]
         self._choices = Choices()
@@ -173,14 +178,27 @@ class Flow:
         before = self._choices.facts
         same = before is not None and (before.fingerprint, before.files) == (facts.fingerprint, facts.files)
         wishes = self._choices.wishes if same else NO_WISHES
-        self._choices = replace(self._choices, facts=facts, wishes=wishes)
+        evidence = self._choices.evidence if same else NO_EVIDENCE
+        self._choices = replace(self._choices, facts=facts, wishes=wishes, evidence=evidence)
         self._plan_anew()
 
     def accept_machine(self, machine: Machine) -> None:
         """Take the latest probe; a plan that is being loaded stays as it is."""
+        before = self._choices.machine
+        if before is not None and fingerprint(before) != fingerprint(machine):
+            self._choices = replace(self._choices, evidence=NO_EVIDENCE)
         self._choices = replace(self._choices, machine=machine)
         if self._load is not LoadState.RUNNING and not self._keeps_reduced(machine):
             self._plan_anew()
+
+    def accept_evidence(self, evidence: Evidence) -> bool:
+        """Plan by what was measured of model and machine; False where that changes nothing or comes too late."""
+        choices = self._choices
+        if evidence == choices.evidence or self.view is not View.PLAN or choices.reduced:
+            return False
+        self._choices = replace(choices, evidence=evidence)
+        self._plan_anew()
+        return True
 
     def wish(self, wishes: Wishes) -> None:
         """Take other wishes and plan for them at once; see `Choices.plan_error` for impossible ones."""
@@ -189,7 +207,7 @@ class Flow:
 
     def take_smaller(self, plan: Plan) -> None:
         """Take a plan that was made smaller than the wishes asked, as the wishes from now on."""
-        wishes = Wishes(gpu=plan.gpu, n_ctx=plan.n_ctx, kv_type=plan.kv_type, threads=plan.threads)
+        wishes = Wishes(gpu=plan.gpu, n_ctx=plan.n_ctx, kv_type=plan.kv_type, threads=plan.threads, tuned=False)
         self._choices = replace(self._choices, wishes=wishes, plan=plan, plan_error=None, reduced=True)
 
     def _keeps_reduced(self, machine: Machine) -> bool:
@@ -203,7 +221,7 @@ class Flow:
         error: AppError | None = None
         if self._choices.facts is not None and self._choices.machine is not None:
             try:
-                plan = self._propose(self._choices.wishes)
+                plan = self._propose(self._choices.wishes, self._choices.evidence)
             except AppError as raised:
                 error = raised
         self._choices = replace(self._choices, plan=plan, plan_error=error, reduced=False)

@@ -40,14 +40,15 @@ class PlanCheck(QObject):
 
     def begin(self, choices: Choices) -> None:
         """Check the plan of `choices` unless it is being checked or was; without one, drop the one before."""
-        plan, facts, machine, wishes = choices.plan, choices.facts, choices.machine, choices.wishes
+        plan, facts, machine = choices.plan, choices.facts, choices.machine
+        wishes, evidence = choices.wishes, choices.evidence
         if plan is None or facts is None or machine is None:
             self.drop()
         elif plan is not self._plan and not plan.dry_run:
             self.drop()
             self._plan = plan
             # A smaller plan after a failed load is no plan of the wishes: it is checked, and stays.
-            make = (lambda _its: plan) if choices.reduced else (lambda its: planned(facts, its, wishes))
+            make = (lambda _its: plan) if choices.reduced else (lambda its: planned(facts, its, wishes, evidence))
             self._refinement = Refinement(facts, machine, make, plan)
             self._wait.start()
 

@@ -1,10 +1,10 @@
-"""What the user may ask of a plan: device, context, KV cache type, threads; each with its help."""
+"""What the user may ask of a plan: device, context, KV cache type, threads, a tuned plan; each with its help."""
 
 from collections.abc import Callable
 
 from PySide6.QtCore import QEvent, QObject, QSignalBlocker, Qt, Signal
 from PySide6.QtGui import QKeyEvent
-from PySide6.QtWidgets import QComboBox, QSpinBox, QWidget
+from PySide6.QtWidgets import QCheckBox, QComboBox, QSpinBox, QWidget
 
 from app.hardware.facts import GpuKind, Machine
 from app.placement.plan import KV_TYPES, Plan
@@ -69,6 +69,12 @@ class PlanControls(Card):
             self.threads,
             self.tr("Processor cores that compute; one for each fast core is best."),
         )
+        self.tuned = QCheckBox(self.tr("Use the plan that tuning found"))
+        self.tuned.setToolTip(self.tr("It was measured to be faster on this machine; without it a plan is made anew."))
+        self.tuned.setAccessibleDescription(self.tuned.toolTip())
+        self.tuned.setMinimumHeight(32)
+        self.tuned.toggled.connect(self._changed)
+        self.column.addWidget(self.tuned)
 
     def _add(self, name: str, control: QWidget, help_text: str) -> None:
         caption = label(name, "strong")
@@ -104,12 +110,14 @@ class PlanControls(Card):
             n_ctx=self.context.value() or None,
             kv_type=self.kv_type.currentData(),
             threads=self.threads.value() or None,
+            tuned=self.tuned.isChecked(),
         )
 
     def show_choices(self, choices: Choices) -> None:
         """Show the wishes and, behind "Automatic", what the planner chose."""
         wishes, plan = choices.wishes, choices.plan
-        blockers = [QSignalBlocker(control) for control in (self.gpu, self.context, self.kv_type, self.threads)]
+        controls = (self.gpu, self.context, self.kv_type, self.threads, self.tuned)
+        blockers = [QSignalBlocker(control) for control in controls]
         self._fill_gpus(choices.machine, wishes, plan)
         self._fill_kv_types(wishes, plan)
         for spin, wished, chosen in (
@@ -118,6 +126,8 @@ class PlanControls(Card):
         ):
             spin.setSpecialValueText(_automatic(chosen if wished is None else None, self.tr))
             spin.setValue(wished or 0)
+        self.tuned.setChecked(wishes.tuned)
+        self.tuned.setVisible(choices.evidence.tuned is not None)
         for blocker in blockers:
             blocker.unblock()
 

@@ -43,8 +43,9 @@ class PlanPage(Page):
         )
         self._summary = label("", "strong")
         self._lanes = label("", "muted")
+        self._notes = label("", "small")
         self._summary_card = Card(theme, self.tr("In short"))
-        for widget in (self._summary, self._lanes, self._reduced, self._replaces):
+        for widget in (self._summary, self._lanes, self._notes, self._reduced, self._replaces):
             self._summary_card.column.addWidget(widget)
         self._steps_card = Card(theme, self.tr("What had to give way, and why"))
         self._steps = QVBoxLayout()
@@ -66,7 +67,7 @@ class PlanPage(Page):
     @property
     def text(self) -> str:
         """What it says of the plan."""
-        labels = (self._summary, self._lanes, self._reduced, self._replaces)
+        labels = (self._summary, self._lanes, self._notes, self._reduced, self._replaces)
         said = [words.text() for words in labels if not words.isHidden()]
         memory = [] if self._memory_card.isHidden() else [self.memory.text]
         return "\n".join([*said, *self._step_texts, *memory])
@@ -83,7 +84,7 @@ class PlanPage(Page):
         there = plan is not None and facts is not None and machine is not None
         self._memory_card.setVisible(there)
         self._steps_card.setVisible(there and bool(plan.steps))
-        for words in (self._lanes, self._reduced, self._replaces):
+        for words in (self._lanes, self._notes, self._reduced, self._replaces):
             words.setVisible(there)
         if not there:
             self._step_texts = ()
@@ -93,6 +94,8 @@ class PlanPage(Page):
         lanes = describe_lanes(plan, facts)
         self._lanes.setText("\n".join(lanes))
         self._lanes.setVisible(bool(lanes))
+        self._notes.setText("\n".join(choices.evidence.notes))
+        self._notes.setVisible(bool(choices.evidence.notes))
         self._reduced.setVisible(choices.reduced)
         self._replaces.setVisible(loaded is not None)
         if loaded is not None:

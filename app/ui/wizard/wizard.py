@@ -21,6 +21,7 @@ from app.ui.wizard.drop import DropHint
 from app.ui.wizard.flow import Flow, LoadState, View
 from app.ui.wizard.pages import Pages
 from app.ui.wizard.plan_check import PlanCheck
+from app.ui.wizard.plan_evidence import PlanEvidence
 from app.ui.wizard.steps import StepIndicator
 from app.ui.wizard.widgets import Footer, Page, label
 from app.ui.wizard.words import lack_text
@@ -60,6 +61,7 @@ class Wizard(QWidget):
         self._smaller: Plan | None = None
         self.flow = Flow(controller.propose_plan)
         self._check = PlanCheck(controller, self)
+        self._evidence = PlanEvidence(controller.background, self.flow, self)
         self.steps = StepIndicator(theme, self)
         self._stack = Pages(controller, theme, self)
         self.back_button = QPushButton(self.tr("&Back"), self)
@@ -99,6 +101,7 @@ class Wizard(QWidget):
         controller.loaded.connect(self._loaded)
         controller.failed.connect(self._failed)
         self._check.checked.connect(self._plan_checked)
+        self._evidence.changed.connect(self._show_changes)
         self.back_button.clicked.connect(self.go_back)
         self.next_button.clicked.connect(self.go_on)
         self._drop_hint.dropped.connect(self.choose)
@@ -175,6 +178,7 @@ class Wizard(QWidget):
         """Show the view that the flow is in and give it the keyboard."""
         if self.flow.view is View.PLAN:
             self._show_plan()
+            self._evidence.look()
         self._stack.setCurrentWidget(self.page)
         self.steps.show_view(self.flow.view)
         self._refresh_buttons()
@@ -235,6 +239,7 @@ class Wizard(QWidget):
     def _machine_changed(self, machine: Machine) -> None:
         self._probing = False
         self.flow.accept_machine(machine)
+        self._evidence.look()
         loaded = self._controller.loaded_facts
         self.machine_page.show_machine(machine, loaded.name if loaded else "")
         self._show_changes()
