@@ -98,7 +98,7 @@ def _run(parsed: argparse.Namespace) -> int:
     names = tuple(SCENARIOS) if parsed.scenario == _ALL else (parsed.scenario,)
     variants = (OURS, STOCK) if parsed.against else (OURS,)
     cases = make_cases(names, QUICK if parsed.quick else Amounts(), plan, machine.cpu.physical_cores)
-    plans, failures = _plans(cases, variants, plan, facts, machine)
+    plans, failures = _plans(cases, variants, plan, facts, machine, pool_wished=parsed.pool is not None)
     if not parsed.json:
         print(f"{terminal.printable(facts.name)}. {plan_words.describe_plan(plan, facts)}", file=sys.stderr)
         print(f"Measured {_LOADING}.", file=sys.stderr)
@@ -159,7 +159,13 @@ def _chart_path(text: str | None) -> Path | None:
 
 
 def _plans(
-    cases: tuple[Case, ...], variants: tuple[str, ...], plan: Plan, facts: ModelFacts, machine: Machine
+    cases: tuple[Case, ...],
+    variants: tuple[str, ...],
+    plan: Plan,
+    facts: ModelFacts,
+    machine: Machine,
+    *,
+    pool_wished: bool,
 ) -> tuple[dict[tuple[str, str], Plan], list[Failure]]:
     """The plan of every case and variant, by their names, and the cases for which memory is predicted to lack."""
     machines = {OURS: machine, STOCK: stock_machine(machine)}
@@ -168,7 +174,7 @@ def _plans(
     failures = []
     for case in cases:
         for variant in variants:
-            changed, lacking = case_plan(base[variant], case, facts, machines[variant])
+            changed, lacking = case_plan(base[variant], case, facts, machines[variant], pool_wished=pool_wished)
             if lacking:
                 reason = " ".join(shortfall.sentence for shortfall in lacking)
                 failures.append(Failure(case=case.name, variant=variant, reason=reason))

@@ -14,12 +14,20 @@ from app.library import folders, models
 from app.model import read_tensor_bytes
 from app.placement import words as plan_words
 from app.placement.exchange.command_line import SHELLS
+from app.placement.exchange.export_flags import PROGRAMS
 from app.placement.exchange.import_flags import import_flags
 from app.placement.exchange.plan_file import import_json
 
 _STANDARD_INPUT = "-"
 _MOST_BYTES = 4 * 1024**2
 """More than any plan: pins of every expert of the largest models are below 2 MiB."""
+
+
+class _Exported(msgspec.Struct):
+    """What `export --json` prints, as far as it is read here."""
+
+    format: str
+    text: str
 
 
 def add(add_command: AddCommand) -> None:
@@ -34,7 +42,7 @@ def add(add_command: AddCommand) -> None:
 
 def _run(parsed: argparse.Namespace) -> int:
     facts = facts_of(parsed.model)
-    text = _text(parsed.source)
+    text = _exported_text(_text(parsed.source))
     with EngineClient() as client:
         machine = machine_of(client)
     if text.lstrip().startswith("{"):
@@ -53,6 +61,21 @@ def _run(parsed: argparse.Namespace) -> int:
     for sentence in imported.shortfalls:
         print(f"  does not fit: {sentence}")
     return EXIT_OK
+
+
+def _exported_text(text: str) -> str:
+    """The text inside of what `export --json` prints; any other text as it is."""
+    try:
+        exported = msgspec.json.decode(text, type=_Exported)
+    except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError):
+        return text
+    if exported.format not in (*PROGRAMS, "json"):
+        raise AppError(
+            ErrorCode.BAD_USAGE,
+            f"What was exported as '{exported.format}' does not say all of a plan; import reads "
+            f"{', '.join((*PROGRAMS, 'json'))}.",
+        )
+    return exported.text
 
 
 def _text(source: str) -> str:

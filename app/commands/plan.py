@@ -26,6 +26,7 @@ from app.library.speed_evidence import evidence_of
 from app.model import ModelFacts
 from app.placement import words as plan_words
 from app.placement.evidence import evidence_for, planned
+from app.placement.exchange import plan_file
 from app.placement.placing import STEP_DOES_NOT_FIT
 from app.placement.plan import Plan
 from app.units import format_bytes
@@ -49,7 +50,8 @@ def _run(parsed: argparse.Namespace) -> int:
     plan, notes = _plan(parsed, facts)
     if parsed.json:
         data = msgspec.to_builtins(plan, str_keys=True)
-        print_json({**data, "words": plan_words.describe_plan(plan, facts), "notes": list(notes)})
+        model = plan_file.named_model(facts)  # `import` reads it
+        print_json({**data, "model": model, "words": plan_words.describe_plan(plan, facts), "notes": list(notes)})
         return EXIT_OK
     _print_plan(plan, facts)
     for note in notes:

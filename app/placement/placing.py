@@ -13,7 +13,7 @@ from app.placement.concessions import STEP_CPU_ONLY, figures
 from app.placement.lanes import gpu_lanes, with_gpu_lanes
 from app.placement.memory import expert_bytes, fits, spare_bytes, working_bytes
 from app.placement.plan import CPU_LANE, DISK_LANE, Plan, Step
-from app.placement.pool import may_stage, staging_need, with_staging
+from app.placement.pool import least_staging, may_stage, staging_need, with_staging
 from app.units import format_bytes
 
 # Names of the steps a plan may tell of.
@@ -36,10 +36,11 @@ def placed(plan: Plan, facts: ModelFacts, machine: Machine, on_gpu: Mapping[int,
     memory, and steps that tell of them. The result may exceed a memory: then its last step says so.
     """
     result = with_gpu_lanes(msgspec.structs.replace(plan, staging_bytes=0), facts, machine, on_gpu)
-    need = staging_need(facts)
     to_compute_in = 0 if result.pool_bytes else working_bytes(facts)  # a pool has it already
-    if may_stage(result, facts, machine) and spare_bytes(result, machine, result.gpu or "") >= need + to_compute_in:
-        result = with_staging(result, facts, machine, need)
+    if may_stage(result, facts, machine):
+        staging = min(spare_bytes(result, machine, result.gpu or "") - to_compute_in, staging_need(facts))
+        if staging >= least_staging(facts):
+            result = with_staging(result, facts, machine, staging)
     steps = list(result.steps)
     off_gpu = {layer: size for layer, size in facts.expert_bytes.items() if layer not in on_gpu}
     guard = guard_pool(off_gpu, facts.expert_count, facts.experts_used, result.pool_bytes)

@@ -16,10 +16,19 @@ STEP_NO_POOL = "no pool"
 # Two halves, one being copied into while the other is computed from; each takes some experts, so that
 # copies are large enough for a bus to be fast.
 _STAGED_EXPERTS = 2 * 4
+_PADDING = 64 * 1024
 
 
 def staging_need(facts: ModelFacts) -> int:
-    """Bytes of a staging area that serves every layer of the model."""
+    """Bytes of a staging area that brings all experts of any layer together: the fastest way to compute a prompt.
+
+    The expert device wants one place more than there are experts, and room between tensors.
+    """
+    return (facts.expert_count + 1) * max(facts.expert_bytes.values(), default=0) + _PADDING
+
+
+def least_staging(facts: ModelFacts) -> int:
+    """Bytes of the smallest staging area that is worth having: some experts are copied while others are computed."""
     return min(_STAGED_EXPERTS, facts.expert_count) * max(facts.expert_bytes.values(), default=0)
 
 
@@ -53,7 +62,8 @@ def wished_pool(plan: Plan, facts: ModelFacts, machine: Machine, wished: int) ->
     everything = expert_bytes(facts, facts.moe_layers)
     most = min(wished, everything)
     useful = min(most, facts.token_cycle_bytes)
-    staging = staging_need(facts) if room - staging_need(facts) >= useful else 0
+    fitting = (need for need in (staging_need(facts), least_staging(facts)) if room - need >= useful)
+    staging = next(fitting, 0)
     size = min(most, room - staging)
     if size < min(facts.expert_bytes.values()):
         size = 0  # not a single expert has room

@@ -61,6 +61,22 @@ def test_every_format_has_a_text_and_says_what_is_lost(home, form):
     assert exported["text"]
 
 
+@pytest.mark.parametrize("form", ["llama-server", "llama-cli", "json"])
+def test_what_export_and_plan_print_as_json_is_imported_too(home, form):
+    planned = run(home, "plan", "demo", *WISHES, "--json").stdout
+    exported = run(home, "export", "demo", "--format", form, *WISHES, "--json").stdout
+    for text in (planned, exported):
+        imported = run_json(home, "import", "demo", "-", text=text)
+        assert loading(imported["plan"]) == loading(json.loads(planned))
+        assert imported["remarks"] == []
+
+
+@pytest.mark.parametrize("form", ["lm-studio", "ollama", "device-map"])
+def test_a_format_that_does_not_say_all_of_a_plan_is_refused_by_name(home, form):
+    exported = run(home, "export", "demo", "--format", form, *WISHES, "--json").stdout
+    assert f"'{form}'" in run_json(home, "import", "demo", "-", status=2, text=exported)["error"]["message"]
+
+
 def test_what_is_not_taken_over_is_told_in_words(home):
     done = run(home, "import", "demo", "-", text="llama-server -ngl 0 -c 2048 --ngl 4 -ot 'exp_=CPU' --port 80\n")
     assert done.returncode == 0, done.stderr

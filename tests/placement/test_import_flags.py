@@ -140,6 +140,9 @@ def test_what_main_memory_has_no_room_for_is_read_from_disk():
         ("-C ffffff", "no logical processor 16"),
         ("-Cr 1", "range"),
         ("", "the text is empty"),
+        ("once upon a time", "has no flag"),
+        ("[1, 2]", "has no flag"),
+        ("\0\0", "has no flag"),
     ],
 )
 def test_impossible_values_are_refused_and_named(flags, words):

@@ -8,6 +8,7 @@ from app.hardware.facts import GpuKind
 from app.placement.memory import expert_bytes, fits, predict, working_bytes
 from app.placement.plan import CPU_LANE, DISK_LANE
 from app.placement.planner import Wishes, make_plan, with_lanes
+from app.placement.pool import staging_need
 
 
 def names(plan):
@@ -22,7 +23,7 @@ def test_moved_layers_change_lane_and_the_memory_follows():
     assert {layer for layer, lane in moved.expert_lanes.items() if lane == CPU_LANE} == {3, 7}
     assert moved.memory == predict(facts, machine, moved)
     # A staging area comes with the first layers that are off the GPU.
-    assert (plan.staging_bytes, moved.staging_bytes) == (0, 8 * facts.expert_bytes[0])
+    assert (plan.staging_bytes, moved.staging_bytes) == (0, staging_need(facts))
     change = plan.bytes_on("CUDA0") - moved.bytes_on("CUDA0")
     assert change == expert_bytes(facts, [3, 7]) - moved.staging_bytes - working_bytes(facts)
     assert (moved.n_ctx, moved.kv_type, moved.threads) == (plan.n_ctx, plan.kv_type, plan.threads)

@@ -127,6 +127,8 @@ def test_a_plan_for_devices_that_are_not_here_is_refused_and_one_that_does_not_f
     small = import_json(text, facts, make_machine(make_gpu(4 * 1024**3, device="CUDA1")))
     assert len(small.shortfalls) == 1
     assert small.shortfalls[0].startswith("CUDA1 would need")
+    with pytest.raises(AppError, match="'CUDA7'"):  # also where the pool it names is yet to come
+        import_json(exported_fields(facts, pool_device="CUDA7", pool_bytes=0, staging_bytes=0), facts, MACHINE)
 
 
 def test_a_field_of_a_plan_that_is_not_known_is_told():

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.hardware.facts import GpuKind
-from app.placement.lanes import gpu_lanes
-from app.placement.memory import predicted_use
+from app.placement.evidence import planned
+from app.placement.lanes import gpu_lanes, with_gpu_lanes
+from app.placement.memory import fits, predict, predicted_use, spare_bytes
 from app.placement.planner import Wishes, make_plan
 from app.placement.report import BufferReport
 from app.placement.scenarios import texts as scenario_texts
@@ -164,10 +165,15 @@ def test_stock_gets_whole_layers_for_the_memory_that_a_pool_takes():
     assert (stock.n_ctx, stock.kv_type, stock.threads) == (plan.n_ctx, plan.kv_type, plan.threads)
 
 
-def test_without_a_pool_stock_keeps_the_layers_of_the_plan():
+def test_without_a_pool_stock_keeps_the_layers_of_the_plan_and_gets_those_that_the_staging_area_was_as_large_as():
     facts = qwen3_30b()
-    for plan in (plan_of(facts, pool_bytes=0), plan_of(facts, gpu=None)):
-        assert gpu_lanes(stock_plan(plan, facts, MACHINE)) == gpu_lanes(plan)
+    on_cpu = plan_of(facts, gpu=None)
+    assert gpu_lanes(stock_plan(on_cpu, facts, MACHINE)) == gpu_lanes(on_cpu)
+    plan = plan_of(facts, pool_bytes=0)
+    stock = gpu_lanes(stock_plan(plan, facts, MACHINE))
+    assert gpu_lanes(plan).items() <= stock.items()
+    more = expert_bytes(facts, stock.keys() - gpu_lanes(plan).keys())
+    assert more <= plan.staging_bytes
 
 
 def test_a_case_that_changes_nothing_leaves_the_plan():
@@ -186,6 +192,53 @@ def test_a_case_that_needs_more_memory_sends_layers_off_the_gpu():
     assert (changed.n_ubatch, changed.n_batch) == (1024, 1024)
     assert 0 < len(gpu_lanes(changed)) < len(gpu_lanes(plan))
     assert predicted_use(changed, "CUDA0") <= full + max(facts.expert_bytes.values()) * facts.expert_count
+
+
+def heavier(plan, n_ubatch=2048):
+    (together,) = cases("batch8", plan=plan)
+    return msgspec.structs.replace(together, n_ubatch=n_ubatch)
+
+
+def test_a_case_that_needs_more_memory_takes_it_from_the_pool_that_the_planner_chose():
+    facts = qwen3_30b()
+    plan = planned(facts, MACHINE)
+    assert plan.pool_bytes > 3 * GIB
+    changed, lacking = case_plan(plan, heavier(plan), facts, MACHINE)
+    assert lacking == ()
+    assert gpu_lanes(changed) == gpu_lanes(plan)
+    assert facts.token_cycle_bytes <= changed.pool_bytes < plan.pool_bytes
+    assert fits(changed, MACHINE) == ()
+    assert spare_bytes(changed, MACHINE, "CUDA0") == 0
+    assert changed.steps[-1].name == "smaller pool"
+    assert "8 conversations at once" in changed.steps[-1].reason
+
+
+def test_a_pool_that_was_wished_stays_and_what_lacks_is_said():
+    facts = qwen3_30b()
+    plan = planned(facts, MACHINE)
+    changed, lacking = case_plan(plan, heavier(plan), facts, MACHINE, pool_wished=True)
+    assert changed.pool_bytes == plan.pool_bytes
+    assert [shortfall.device for shortfall in lacking] == ["CUDA0"]
+
+
+def test_layers_leave_before_the_pool_gets_smaller_than_a_token_cycle_and_then_all_of_it_goes():
+    facts = qwen3_30b()
+    layers = msgspec.structs.replace(planned(facts, MACHINE, Wishes(whole_layers=12)), goal="speed")
+    cycle = facts.experts_used * sum(facts.expert_bytes[layer] for layer in facts.moe_layers[12:])
+    assert layers.pool_bytes > cycle
+    tight = msgspec.structs.replace(layers, pool_bytes=cycle)
+    tight = msgspec.structs.replace(tight, memory=predict(facts, MACHINE, tight))
+    machine = make_machine(make_gpu(tight.bytes_on("CUDA0"), total=9 * GIB))
+    changed, lacking = case_plan(tight, heavier(tight), facts, machine)
+    assert lacking == ()
+    assert 0 < len(gpu_lanes(changed)) < 12
+    alone = with_gpu_lanes(tight, facts, MACHINE, {})
+    machine = make_machine(make_gpu(alone.bytes_on("CUDA0") - cycle, total=9 * GIB))
+    bare = msgspec.structs.replace(alone, pool_bytes=0)
+    bare = msgspec.structs.replace(bare, memory=predict(facts, machine, bare))
+    room = make_machine(make_gpu(alone.bytes_on("CUDA0"), total=9 * GIB))
+    changed, lacking = case_plan(alone, heavier(alone, 8192), facts, room)
+    assert changed.pool_bytes == 0 or lacking == ()
 
 
 def test_a_case_that_cannot_fit_says_what_lacks():

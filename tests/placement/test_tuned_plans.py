@@ -2,7 +2,7 @@
 
 import msgspec
 import pytest
-from factories import ENGINE, GIB, make_facts, make_gpu, make_machine, qwen3_30b
+from factories import ENGINE, GIB, MIB, make_facts, make_gpu, make_machine, qwen3_30b
 
 from app.errors import AppError
 from app.hardware.fingerprint import engine_name, fingerprint
@@ -105,6 +105,17 @@ def test_one_that_does_not_fit_now_leads_to_the_planner_with_the_figures():
     assert "it does not fit now. CUDA0 would need" in refusal(plan)
     assert "3.0 GiB is free" in refusal(plan)
     assert not fits(plan, less)
+
+
+def test_one_whose_pool_just_does_not_fit_any_more_gets_a_hardly_smaller_one():
+    kept = record()
+    assert kept.plan.pool_bytes > 2 * GIB
+    less = make_machine(make_gpu(7 * GIB - 100 * MIB, total=8 * GIB))
+    plan = plan_of(kept, less)
+    assert plan.tuned
+    assert kept.plan.pool_bytes * 0.9 <= plan.pool_bytes < kept.plan.pool_bytes
+    assert not fits(plan, less)
+    assert (plan.steps[-1].name, "fit now (predicted)" in plan.steps[-1].reason) == ("smaller pool", True)
 
 
 def test_a_device_that_is_gone_or_the_missing_expert_device_leads_to_the_planner():

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from tuned_machine import LOAD_SECONDS, PROMPT, PlayedMachine, tune
 
 from app.hardware.facts import GpuKind
-from app.placement.memory import fits
+from app.placement.memory import expert_bytes, fits
+from app.placement.plan import CachePolicy
 from app.placement.planner import make_plan
 from app.placement.tuner.candidates import Candidates
 from app.placement.tuner.duel import ROUNDS, beyond_noise, verdict
@@ -283,6 +284,36 @@ def test_with_a_gpu_pool_cache_type_and_context_are_tried_and_all_fit():
     changed = {name for its in kept for name in its.choice.changes}
     assert changed.isdisjoint({"n_ctx", "kv_type", "pool_bytes"})
     assert {"policy", "stream"} <= changed
+
+
+def locks(machine, facts=None, **wishes):
+    made = candidates(machine, facts or qwen3_30b(), **wishes).single_changes()
+    return [its for its in made if its.choice.lock_bytes]
+
+
+def test_page_locked_memory_is_tried_for_copies_to_a_card_and_bounded():
+    machine = make_machine(make_gpu(8 * GIB), ram=60 * GIB, ram_total=64 * GIB)
+    (found,) = locks(machine)
+    on_cpu = expert_bytes(qwen3_30b(), [layer for layer, lane in found.plan.expert_lanes.items() if lane == "CPU"])
+    assert found.plan.policy.lock_bytes == min(on_cpu, 16 * GIB) > GIB
+    assert found.words.endswith(" page-locked for copies")
+    assert msgspec.structs.replace(found.plan.policy, lock_bytes=0) == found.plan.policy.__class__()
+    (bounded,) = locks(make_machine(make_gpu(8 * GIB), ram=30 * GIB, ram_total=32 * GIB))
+    assert bounded.plan.policy.lock_bytes == 8 * GIB
+
+
+def test_page_locked_memory_is_never_tried_where_it_does_harm_or_nothing():
+    card = make_gpu(8 * GIB)
+    little = make_machine(card, ram=8 * GIB, ram_total=16 * GIB)
+    assert "disk" in candidates(little, qwen3_30b()).first.plan.expert_lanes.values()
+    assert locks(little) == []
+    assert locks(make_machine(ram=60 * GIB)) == []
+    assert locks(make_machine(make_gpu(8 * GIB, device="Vulkan0", kind=GpuKind.INTEGRATED), ram=60 * GIB)) == []
+    roomy = make_machine(card, ram=60 * GIB)
+    assert locks(roomy, policy=CachePolicy(stream="off")) == []  # a policy that was wished is not changed
+    changed = {name for its in candidates(roomy, qwen3_30b(), policy=CachePolicy()).single_changes()
+               for name in its.choice.changes}  # fmt: skip
+    assert changed.isdisjoint({"policy", "stream", "lock_bytes"})
 
 
 def test_a_gpu_that_computes_on_the_processor_gets_no_experts():

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from ui_factories import make_facts, make_machine
 
 from app.errors import AppError, ErrorCode
+from app.placement.evidence import NO_EVIDENCE, Evidence
 from app.placement.planner import NO_WISHES, Wishes, make_plan
 from app.ui.wizard import flow as flow_module
 from app.ui.wizard.flow import VIEWS, Flow, Lack, LoadState, View
@@ -187,7 +188,8 @@ def test_a_failed_load_stays_in_its_view_and_takes_a_smaller_plan_as_the_wishes(
     ready.take_smaller(smaller)
     assert ready.choices.plan is smaller
     assert ready.choices.reduced
-    assert ready.choices.wishes == Wishes(gpu=None, n_ctx=1024, kv_type=smaller.kv_type, threads=smaller.threads)
+    wishes = Wishes(gpu=None, n_ctx=1024, kv_type=smaller.kv_type, threads=smaller.threads, tuned=False)
+    assert ready.choices.wishes == wishes
     ready.wish(Wishes(n_ctx=2048))
     assert not ready.choices.reduced
 
@@ -200,6 +202,31 @@ def test_restarting_keeps_every_choice(ready):
     assert ready.restart()
     assert ready.view is View.MODEL
     assert ready.choices is chosen
+
+
+def test_what_was_measured_is_planned_by_in_the_plan_view_and_dropped_with_model_or_machine(ready, planner):
+    known = Evidence(notes=("Measured.",))
+    assert not ready.accept_evidence(known)  # nobody looks at a plan
+    go_to(ready, View.PLAN)
+    asked = planner.asked
+    assert ready.accept_evidence(known)
+    assert (planner.asked, planner.evidence) == (asked + 1, known)
+    assert not ready.accept_evidence(Evidence(notes=("Measured.",)))
+    assert planner.asked == asked + 1
+    ready.accept_machine(make_machine())
+    assert planner.evidence == known
+    ready.accept_machine(make_machine(False))
+    assert planner.evidence == NO_EVIDENCE
+    ready.accept_evidence(known)
+    ready.accept_model(OTHER_FACTS)
+    assert planner.evidence == NO_EVIDENCE
+
+
+def test_what_was_measured_does_not_replace_the_smaller_plan_of_a_failed_load(ready):
+    go_to(ready, View.PLAN)
+    ready.take_smaller(ready.choices.plan)
+    assert not ready.accept_evidence(Evidence(notes=("Measured.",)))
+    assert not ready.choices.wishes.tuned
 
 
 MOVES = ("next", "back", "restart", "read", "fail read", "model", "machine", "wish", "bad wish", "load", "done", "stop")
@@ -236,7 +263,7 @@ def test_no_order_of_events_shows_a_view_whose_conditions_are_not_met(moves):
 
 
 def test_an_error_of_the_planner_is_kept_as_it_came():
-    def refuse(_wishes):
+    def refuse(_wishes, _evidence):
         raise AppError(ErrorCode.DEVICE_MISSING, "Gone.")
 
     flow = Flow(refuse)

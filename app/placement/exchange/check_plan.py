@@ -28,7 +28,7 @@ def checked(plan: Plan, facts: ModelFacts, machine: Machine, remarks: Iterable[s
             names a device that this machine does not have.
     """
     _check_layers(plan, facts)
-    check_devices((plan.gpu, *plan.expert_lanes.values(), plan.pool_on), machine)
+    check_devices((plan.gpu, *plan.expert_lanes.values(), plan.pool_device), machine)
     _check_numbers(plan, facts, machine)
     check_pool(plan.pool_bytes, plan.staging_bytes)
     check_pins(plan.pins, dict.fromkeys(facts.moe_layers, facts.expert_count))

@@ -49,11 +49,13 @@ def import_flags(
         shell: One of command_line.SHELLS; None to tell by the text.
 
     Raises:
-        AppError: bad_usage, a value or pattern is impossible, or there is none at all; device_missing.
+        AppError: bad_usage, a value or pattern is impossible, or there is no flag at all; device_missing.
     """
     arguments = split(text, shell)
     if not arguments:
         raise AppError(ErrorCode.BAD_USAGE, "There is no command line to read: the text is empty.")
+    if not any(argument.startswith("-") for argument in arguments):
+        raise AppError(ErrorCode.BAD_USAGE, "The text is no command line: it has no flag.")
     line = read_line(arguments)
     remarks = list(line.remarks)
     kv_type = _kv_type(line, facts, remarks)

@@ -18,6 +18,11 @@ VERSION = 1
 _LEFT_OUT = ("model_files", "memory", "steps", "speed", "tuned")
 
 
+def named_model(facts: ModelFacts) -> dict[str, str]:
+    """The model that a plan is for, as its JSON tells it."""
+    return {"name": facts.name, "fingerprint": facts.fingerprint}
+
+
 def export_json(plan: Plan, facts: ModelFacts) -> Exported:
     """`plan` as JSON; nothing is lost."""
     fields = msgspec.to_builtins(plan, str_keys=True)
@@ -26,20 +31,20 @@ def export_json(plan: Plan, facts: ModelFacts) -> Exported:
     whole = {
         "kind": KIND,
         "version": VERSION,
-        "model": {"name": facts.name, "fingerprint": facts.fingerprint},
+        "model": named_model(facts),
         "plan": fields,
     }
     return Exported(text=json.dumps(whole, indent=1, ensure_ascii=False))
 
 
 def import_json(text: str, facts: ModelFacts, machine: Machine) -> Imported:
-    """The plan that `export_json` wrote, for the same model, checked for this machine.
+    """The plan that `export_json` wrote or `plan --json` printed, for the same model, checked for this machine.
 
     Raises:
         AppError: bad_usage, it is no such JSON, of another version, for another model, or names what the model
             does not have; device_missing.
     """
-    whole = _decoded(text)
+    whole = _as_exported(_decoded(text))
     fields = whole.get("plan")
     if whole.get("kind") != KIND or not isinstance(fields, dict):
         raise AppError(ErrorCode.BAD_USAGE, f"The JSON is no plan of this app: its kind is not '{KIND}'.")
@@ -62,6 +67,15 @@ def import_json(text: str, facts: ModelFacts, machine: Machine) -> Imported:
     except msgspec.ValidationError as error:
         raise AppError(ErrorCode.BAD_USAGE, f"The plan's JSON is damaged: {error}.") from error
     return checked(plan, facts, machine, remarks)
+
+
+def _as_exported(whole: dict[str, Any]) -> dict[str, Any]:
+    """What `plan --json` prints in the form of `export_json`; anything else as it is."""
+    if "kind" in whole or not {"model", "expert_lanes", "n_ctx"} <= set(whole):
+        return whole
+    kept = set(Plan.__struct_fields__) - set(_LEFT_OUT)
+    fields = {name: value for name, value in whole.items() if name in kept}
+    return {"kind": KIND, "version": VERSION, "model": whole["model"], "plan": fields}
 
 
 def _decoded(text: str) -> dict[str, Any]:

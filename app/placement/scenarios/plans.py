@@ -5,9 +5,11 @@ import msgspec
 from app.hardware.facts import Machine
 from app.model.facts import ModelFacts
 from app.placement.lanes import gpu_lanes, with_gpu_lanes
-from app.placement.memory import Shortfall, fits, predicted_use
-from app.placement.plan import DISK_LANE, CachePolicy, Plan
+from app.placement.memory import Shortfall, expert_bytes, fits, predicted_use
+from app.placement.plan import DISK_LANE, CachePolicy, Plan, Step
+from app.placement.pool import STEP_NO_POOL, STEP_POOL
 from app.placement.scenarios.schedule import Case
+from app.units import format_bytes
 
 
 def stock_machine(machine: Machine) -> Machine:
@@ -42,11 +44,21 @@ def stock_plan(plan: Plan, facts: ModelFacts, machine: Machine) -> Plan:
     return best
 
 
-def case_plan(plan: Plan, case: Case, facts: ModelFacts, machine: Machine) -> tuple[Plan, tuple[Shortfall, ...]]:
+def case_plan(
+    plan: Plan, case: Case, facts: ModelFacts, machine: Machine, *, pool_wished: bool = False
+) -> tuple[Plan, tuple[Shortfall, ...]]:
     """`plan` changed to what `case` asks for, and where that is predicted not to fit although `plan` does.
 
-    Larger micro-batches and more sequences take memory: as many whole layers leave the GPUs, the last ones first.
-    `machine` must be `stock_machine`'s for a stock plan.
+    Larger micro-batches and more sequences take memory of the GPUs. A pool of the planner's size gets smaller by
+    that, as long as it holds one token cycle; then as many whole layers leave, the last ones first; then what is
+    left of the pool goes, and the staging area. A step says so.
+
+    Args:
+        plan: The plan.
+        case: What is measured.
+        facts: The model.
+        machine: What is free where; `stock_machine`'s for a stock plan.
+        pool_wished: The user asked for just this pool: it stays.
     """
     n_ubatch = case.n_ubatch or plan.n_ubatch
     changed = msgspec.structs.replace(
@@ -66,8 +78,36 @@ def case_plan(plan: Plan, case: Case, facts: ModelFacts, machine: Machine) -> tu
         if DISK_LANE in placed.expert_lanes.values():
             placed = msgspec.structs.replace(placed, residency="mapped")  # as the planner: no room for copies
         lacking = tuple(shortfall for shortfall in fits(placed, machine) if shortfall.device not in already)
-        short = {shortfall.device for shortfall in lacking}
+        short = {shortfall.device: shortfall.lacking_bytes for shortfall in lacking}
+        pool_short = 0 if pool_wished else short.get(changed.pool_on or "", 0)
         droppable = [layer for layer, lane in on_gpu.items() if lane in short]
-        if not droppable:
-            return placed, lacking
-        del on_gpu[droppable[-1]]
+        cycle = expert_bytes(facts, (layer for layer in facts.moe_layers if layer not in on_gpu))
+        cycle = cycle // max(facts.expert_count, 1) * facts.experts_used
+        if pool_short and changed.pool_bytes - pool_short >= cycle:
+            changed = msgspec.structs.replace(changed, pool_bytes=changed.pool_bytes - pool_short)
+        elif droppable:
+            del on_gpu[droppable[-1]]
+        elif pool_short:
+            changed = _with_less(changed, facts, pool_short)
+        else:
+            return _told(placed, plan), lacking
+
+
+def _with_less(plan: Plan, facts: ModelFacts, lacking: int) -> Plan:
+    """`plan` with so much less for single experts on its GPU: the pool first, then the staging area."""
+    if plan.pool_bytes:
+        left = max(plan.pool_bytes - lacking, 0)
+        return msgspec.structs.replace(plan, pool_bytes=left if left >= min(facts.expert_bytes.values()) else 0)
+    return msgspec.structs.replace(plan, staging_bytes=0)
+
+
+def _told(placed: Plan, before: Plan) -> Plan:
+    """`placed` with a step where its pool is smaller than before."""
+    if placed.pool_bytes == before.pool_bytes:
+        return placed
+    reason = (
+        f"The pool has {format_bytes(placed.pool_bytes)} instead of {format_bytes(before.pool_bytes)}: micro-batches "
+        f"of {placed.n_ubatch} tokens and {placed.n_seq_max} conversations at once take the rest (predicted)."
+    )
+    step = Step(name=STEP_POOL if placed.pool_bytes else STEP_NO_POOL, reason=reason)
+    return msgspec.structs.replace(placed, steps=(*placed.steps, step))

@@ -9,6 +9,7 @@ import msgspec
 from app.hardware.facts import Gpu, Machine
 from app.model.facts import ModelFacts
 from app.model.tensor_types import TENSOR_TYPES
+from app.placement.memory import copies_weights
 from app.placement.plan import CPU_LANE, Plan
 from app.placement.speed import assumed
 from app.placement.speed.calibration import TO_DEVICE, Calibration, ComputeRate, Overlap
@@ -68,12 +69,12 @@ def rates_for(facts: ModelFacts, machine: Machine, plan: Plan, calibration: Cali
     """The rates of every device that `plan` uses, for this model's type of weights."""
     rates = calibration.compute if calibration else ()
     cpu = [rate for rate in rates if rate.device == CPU_LANE]
-    kind = facts.quantization
+    kind, residency = facts.quantization, _residency(plan, machine)
     values = {
-        "experts CPU": _cpu_bytes(cpu, kind, plan.residency, plan.threads),
+        "experts CPU": _cpu_bytes(cpu, kind, residency, plan.threads),
         # What is no expert is always in the processor's faster layout, where its type has one.
         "dense CPU": _cpu_bytes(cpu, kind, "repacked", plan.threads),
-        "flops CPU": _cpu_flops(cpu, kind, plan, machine),
+        "flops CPU": _cpu_flops(cpu, kind, residency, plan, machine),
         "layer CPU": _assumed(assumed.layer_seconds(None, on_cpu=True)),
         "sync CPU": _sync(calibration, CPU_LANE, None),
         "token": _assumed(assumed.token_seconds(facts.vocab_size)),
@@ -91,12 +92,19 @@ def rates_for(facts: ModelFacts, machine: Machine, plan: Plan, calibration: Cali
             values[f"copy {device}"] = _copy(calibration, device, gpu, pinned=True)
             values[f"pageable copy {device}"] = _copy(calibration, device, gpu, pinned=False)
     overlap = _overlap(calibration, plan.pool_on, gpus.get(plan.pool_on)) if plan.pool_on else None
-    return Rates(
-        values=values, overlap=overlap, cpu_waits_for_memory=_waits_for_memory(cpu, values["experts CPU"], plan)
-    )
+    return Rates(values=values, overlap=overlap, cpu_waits_for_memory=_waits_for_memory(cpu, values["experts CPU"]))
 
 
 # ---- the processor -----------------------------------------------------------------------------
+
+
+def _residency(plan: Plan, machine: Machine) -> str:
+    """How CPU-lane experts are really kept.
+
+    Beside a GPU llama.cpp prefers its host buffers to the processor's faster layout, and with them weights stay in
+    the file mapping; the expert device lets them stand back.
+    """
+    return "mapped" if plan.gpus and copies_weights(machine) else plan.residency
 
 
 def _cpu_bytes(rates: list[ComputeRate], kind: str, residency: str, threads: int) -> Rate:
@@ -104,16 +112,16 @@ def _cpu_bytes(rates: list[ComputeRate], kind: str, residency: str, threads: int
     measured = [rate for rate in rates if rate.tokens == min(rate.tokens for rate in rates)]
     chosen, doubt = _of_type(measured, kind, layout)
     if not chosen:
-        return _assumed(assumed.cpu_bytes(threads))
+        return _assumed(assumed.cpu_bytes(threads, kind, mapped=layout == "plain"))
     value = _at_threads([(rate.threads, rate.bytes_per_second) for rate in chosen], threads)
     return _measured(value, _spread_near(chosen, threads), doubt)
 
 
-def _cpu_flops(rates: list[ComputeRate], kind: str, plan: Plan, machine: Machine) -> Rate:
-    layout = "repacked" if plan.residency == "repacked" else "plain"
+def _cpu_flops(rates: list[ComputeRate], kind: str, residency: str, plan: Plan, machine: Machine) -> Rate:
+    layout = "repacked" if residency == "repacked" else "plain"
     chosen, doubt = _of_type(_batches(rates, plan.n_ubatch), kind, layout)
     if not chosen:
-        return _assumed(assumed.cpu_flops(machine.cpu, plan.threads_batch))
+        return _assumed(assumed.cpu_flops(machine.cpu, plan.threads_batch, kind, mapped=layout == "plain"))
     value = _at_threads([(rate.threads, rate.flops_per_second) for rate in chosen], plan.threads_batch)
     return _measured(value, _spread_near(chosen, plan.threads_batch), doubt)
 
@@ -133,10 +141,10 @@ def _at_threads(points: Iterable[tuple[int, float]], threads: int) -> float:
     return known[-1][1]
 
 
-def _waits_for_memory(rates: list[ComputeRate], rate: Rate, plan: Plan) -> bool:
+def _waits_for_memory(rates: list[ComputeRate], rate: Rate) -> bool:
     """Of measured rates, the largest of any type and thread count is taken for what main memory gives."""
     if rate.basis == ASSUMED:
-        return assumed.cpu_bytes(plan.threads) >= assumed.RAM_BYTES
+        return rate.value >= assumed.RAM_BYTES
     return rate.value >= _MEMORY_BOUND_SHARE * max(found.bytes_per_second for found in rates)
 
 

@@ -23,6 +23,8 @@ _POOL_SHARES = (0.0, 0.5, 1.0)
 """Of the GPU memory that holds experts: what the pool gets of it, the rest whole layers."""
 _POLICIES = ("lru", "decay")
 """Those that need no orders of the user's and no profile."""
+_LOCKED_SHARE = 4
+"""At most one such part of main memory is page-locked: the system and other programs cannot get it back."""
 # Fields that change what lies where: the planner divides memory anew for them.
 _MEMORY = frozenset({"kv_type", "n_ctx", "pool_bytes"})
 
@@ -34,7 +36,8 @@ class Candidates:
         facts: The model.
         machine: The machine.
         base: The plan that tuning starts from.
-        wishes: What it was made by; a wished context, cache type, thread count, residency or pool is not changed.
+        wishes: What it was made by; a wished context, cache type, thread count, residency, pool or
+            cache policy is not changed.
     """
 
     def __init__(self, facts: ModelFacts, machine: Machine, base: Plan, wishes: Wishes) -> None:
@@ -57,6 +60,7 @@ class Candidates:
             *self._pool(),
             *self._policy(),
             *self._streams(),
+            *self._locks(),
             *self._cache(),
         )
         return self._plans(choices)
@@ -120,12 +124,23 @@ class Candidates:
         return len(gpu_lanes(self._base)) < len(self._facts.moe_layers)
 
     def _policy(self) -> Iterator[Choice]:
-        if self._base.pool_bytes and self._base.policy.kind in _POLICIES:
+        if self._wishes.policy is None and self._base.pool_bytes and self._base.policy.kind in _POLICIES:
             yield from (Choice(policy=kind) for kind in _POLICIES if kind != self._base.policy.kind)
 
     def _streams(self) -> Iterator[Choice]:
-        if self._base.staging_bytes and self._gpu is not None:
+        if self._wishes.policy is None and self._base.staging_bytes and self._gpu is not None:
             yield from (Choice(stream=stream) for stream in STREAMS if stream != self._base.policy.stream)
+
+    def _locks(self) -> Iterator[Choice]:
+        """Copies from page-locked memory, which cards of their own memory alone gain from."""
+        lanes, gpu = self._base.expert_lanes, self._gpu
+        copies = self._base.pool_bytes or self._base.staging_bytes
+        if self._wishes.policy is not None or not copies or gpu is None or gpu.kind is not GpuKind.DISCRETE:
+            return
+        on_cpu = expert_bytes(self._facts, (layer for layer, lane in lanes.items() if lane == CPU_LANE))
+        size = min(on_cpu, self._machine.ram.total_bytes // _LOCKED_SHARE)
+        if size and size != self._base.policy.lock_bytes:
+            yield Choice(lock_bytes=size)
 
     def _cache(self) -> Iterator[Choice]:
         """What a smaller KV cache leaves on the GPU is for experts."""
@@ -169,8 +184,13 @@ class Candidates:
                 return None
             plan = msgspec.structs.replace(divided, threads=plan.threads, threads_batch=plan.threads_batch)
         policy = msgspec.structs.replace(
-            plan.policy, kind=choice.policy or plan.policy.kind, stream=choice.stream or plan.policy.stream
+            plan.policy,
+            kind=choice.policy or plan.policy.kind,
+            stream=choice.stream or plan.policy.stream,
+            lock_bytes=plan.policy.lock_bytes if choice.lock_bytes is None else choice.lock_bytes,
         )
+        if choice.lock_bytes and DISK_LANE in plan.expert_lanes.values():
+            return None  # what is read from disk needs all the memory that the system can give it
         n_ubatch = choice.n_ubatch or plan.n_ubatch
         plan = msgspec.structs.replace(
             plan,
@@ -202,6 +222,7 @@ def _words(choice: Choice, plan: Plan) -> str:
         "pool_bytes": lambda: f"pool {format_bytes(plan.pool_bytes)}" if plan.pool_bytes else "no pool",
         "policy": lambda: f"policy {choice.policy}",
         "stream": lambda: f"stream {choice.stream}",
+        "lock_bytes": lambda: f"{format_bytes(choice.lock_bytes or 0)} page-locked for copies",
         "residency": lambda: f"experts {choice.residency}",
     }
     return ", ".join(words() for name, words in parts.items() if name in choice.changes)

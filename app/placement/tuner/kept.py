@@ -1,6 +1,7 @@
 """A plan that tuning kept, in place of the planner's: whether it keeps to the wishes and fits now, and its words."""
 
 import datetime
+from collections.abc import Sequence
 
 import msgspec
 
@@ -8,14 +9,19 @@ from app.hardware.facts import Machine
 from app.model.facts import ModelFacts
 from app.placement.kv_cache import full_cells
 from app.placement.lanes import gpu_lanes
-from app.placement.memory import copies_weights, fits, predict
-from app.placement.plan import Plan
+from app.placement.memory import Shortfall, copies_weights, fits, predict
+from app.placement.plan import Plan, Step
+from app.placement.pool import STEP_POOL
 from app.placement.refine import STEP_DRY_RUN, STEP_NO_DRY_RUN
 from app.placement.scenarios.results import Figure
 from app.placement.tuner.types import TunedPlan
 from app.placement.wishes import NO_WISHES, Wishes, wished_budget
+from app.units import format_bytes
 
 STEP_NOT_TUNED = "tuned plan not used"
+
+_LEAST_OF_POOL = 0.9
+"""Of the pool that was measured: with less, the figures are those of another plan."""
 
 _NAMES = {
     "gpu": "device",
@@ -58,9 +64,25 @@ def kept_plan(record: TunedPlan, facts: ModelFacts, machine: Machine, wishes: Wi
         tuned=tuned_words(record),
     )
     budget, _ = wished_budget(machine, wishes)
-    if shortfalls := fits(plan, budget):
-        return f"{not_used}it does not fit now. {' '.join(short.sentence for short in shortfalls)}"
-    return plan
+    shortfalls = fits(plan, budget)
+    if not shortfalls:
+        return plan
+    smaller = _with_smaller_pool(plan, facts, budget, shortfalls)
+    if smaller is not None:
+        return smaller
+    return f"{not_used}it does not fit now. {' '.join(short.sentence for short in shortfalls)}"
+
+
+def _with_smaller_pool(plan: Plan, facts: ModelFacts, machine: Machine, shortfalls: Sequence[Shortfall]) -> Plan | None:
+    """`plan` with a pool that fits now, where that is hardly smaller: free memory is never twice the same."""
+    lacking = sum(short.lacking_bytes for short in shortfalls if short.device == plan.pool_on)
+    size = plan.pool_bytes - lacking
+    if not lacking or size < plan.pool_bytes * _LEAST_OF_POOL:
+        return None
+    reason = f"The tuned plan's pool was {format_bytes(plan.pool_bytes)}; {format_bytes(size)} fit now (predicted)."
+    smaller = msgspec.structs.replace(plan, pool_bytes=size, steps=(*plan.steps, Step(name=STEP_POOL, reason=reason)))
+    smaller = msgspec.structs.replace(smaller, memory=predict(facts, machine, smaller))
+    return None if fits(smaller, machine) else smaller
 
 
 def tuned_words(record: TunedPlan) -> str:

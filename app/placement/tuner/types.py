@@ -18,6 +18,7 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
         n_ubatch: Most tokens computed at once.
         kv_type, n_ctx, residency, policy, stream: As the plan's and its policy's.
         pool_bytes: Wished size of the pool; the planner divides what is left of the GPU.
+        lock_bytes: As the policy's.
     """
 
     threads: int | None = None
@@ -28,6 +29,7 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     pool_bytes: int | None = None
     policy: str | None = None
     stream: str | None = None
+    lock_bytes: int | None = None
     residency: str | None = None
 
     @property
