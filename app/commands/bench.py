@@ -47,6 +47,7 @@ from app.errors import EXIT_OK, AppError, ErrorCode
 from app.hardware.facts import Machine
 from app.hardware.fingerprint import fingerprint
 from app.library import folders
+from app.library.load_memory import with_learnt
 from app.library.speed_evidence import evidence_of
 from app.model import ModelFacts
 from app.placement import words as plan_words
@@ -93,7 +94,7 @@ def _run(parsed: argparse.Namespace) -> int:
     chart = _chart_path(parsed.chart)
     facts = facts_of(parsed.model)
     with EngineClient() as client:
-        machine = machine_of(client)
+        machine = with_learnt(machine_of(client))
     plan = planned(facts, machine, wishes(parsed), evidence_of(facts, machine))
     names = tuple(SCENARIOS) if parsed.scenario == _ALL else (parsed.scenario,)
     variants = (OURS, STOCK) if parsed.against else (OURS,)

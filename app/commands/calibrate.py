@@ -51,6 +51,7 @@ def _run(parsed: argparse.Namespace) -> int:
     types = _types(parsed.model) if parsed.model else COMMON_TYPES
     with EngineClient(on_log=terminal.show_log) as client:
         machine = machine_of(client)
+        calibrations.check(fingerprint(machine))
         request = client.send(
             protocol.Calibrate,
             types=types,

@@ -8,6 +8,7 @@ from app.commands.common import AddCommand, add_model, add_wishes, facts_of, mac
 from app.commands.memory import checked_plan
 from app.engine.client import EngineClient
 from app.errors import EXIT_OK
+from app.library.load_memory import with_learnt
 from app.library.speed_evidence import evidence_of
 from app.model import ModelFacts
 from app.placement.exchange import device_map, export_flags, export_words, plan_file
@@ -35,7 +36,7 @@ def add(add_command: AddCommand) -> None:
 def _run(parsed: argparse.Namespace) -> int:
     facts = facts_of(parsed.model)
     with EngineClient() as client:
-        machine = machine_of(client)
+        machine = with_learnt(machine_of(client))
         plan = checked_plan(client, facts, machine, wishes(parsed), evidence_of(facts, machine))
     exported = _exported(plan, facts, parsed.format, parsed.shell)
     if parsed.json:

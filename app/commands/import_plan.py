@@ -11,6 +11,7 @@ from app.commands.common import AddCommand, add_model, facts_of, machine_of, pri
 from app.engine.client import EngineClient
 from app.errors import EXIT_OK, AppError, ErrorCode
 from app.library import folders, models
+from app.library.load_memory import with_learnt
 from app.model import read_tensor_bytes
 from app.placement import words as plan_words
 from app.placement.exchange.command_line import SHELLS
@@ -44,7 +45,7 @@ def _run(parsed: argparse.Namespace) -> int:
     facts = facts_of(parsed.model)
     text = _exported_text(_text(parsed.source))
     with EngineClient() as client:
-        machine = machine_of(client)
+        machine = with_learnt(machine_of(client))
     if text.lstrip().startswith("{"):
         imported = import_json(text, facts, machine)
     else:

@@ -33,6 +33,7 @@ from app.engine.client import EngineClient
 from app.errors import EXIT_OK, AppError, ErrorCode
 from app.hardware.facts import Machine
 from app.library import tuned_plans
+from app.library.load_memory import with_learnt
 from app.library.speed_evidence import evidence_of
 from app.model import ModelFacts
 from app.placement.scenarios.results import Figure
@@ -73,7 +74,8 @@ def _minutes(text: str) -> float:
 def _run(parsed: argparse.Namespace) -> int:
     facts = facts_of(parsed.model)
     with EngineClient(on_log=terminal.show_log) as client:
-        machine = machine_of(client)
+        machine = with_learnt(machine_of(client))
+        tuned_plans.check_tuned(facts, machine)
         wished = wishes(parsed)
         base = checked_plan(client, facts, machine, wished, evidence_of(facts, machine))
         tuner = Tuner(Candidates(facts, machine, base, wished), parsed.minutes * 60, time.monotonic)

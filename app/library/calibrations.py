@@ -47,6 +47,15 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True):
         return f"This machine was measured {days}."
 
 
+def check(machine: str) -> None:
+    """Find out, before it is measured, what would keep a calibration of this machine from being kept.
+
+    Raises:
+        AppError: file_unreadable or folder_not_writable.
+    """
+    _file(machine).check()
+
+
 def keep(calibration: Calibration) -> None:
     """Add a calibration and forget the machine's oldest beyond KEPT.
 

@@ -52,13 +52,23 @@ class RecordFile(Generic[_T]):
             # Fields of another version need not be known here: the version is told, not that they are wrong.
             record = msgspec.json.decode(data, type=self._type) if version == self._version else None
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise AppError(ErrorCode.FILE_UNREADABLE, f"{self.path} is damaged.", str(error)) from error
+            raise AppError(ErrorCode.FILE_UNREADABLE, f"{self.path} is damaged; once it is moved away, a new one is made.", str(error)) from error
         if record is None:
             raise AppError(
                 ErrorCode.FILE_UNREADABLE,
-                f"{self.path} is of version {version}; this app reads version {self._version}.",
+                f"{self.path} is of version {version}; this app reads version {self._version}. Once it is moved away, a "
+                "new one is made.",
             )
         return record
+
+    def check(self) -> None:
+        """Find out what would keep `change` from succeeding, before what is to be kept is measured.
+
+        Raises:
+            AppError: as `read`; folder_not_writable.
+        """
+        ensure_folder(self.path.parent)
+        self.read()
 
     def change(self, make: Callable[[_T | None], _T]) -> _T:
         """Replace the record by what `make` makes of it, with no other process in between; returns the new one.

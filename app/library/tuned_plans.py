@@ -25,6 +25,15 @@ def tuned_plan(facts: ModelFacts, machine: Machine) -> TunedPlan | None:
     return msgspec.structs.replace(record, plan=msgspec.structs.replace(record.plan, model_files=facts.files))
 
 
+def check_tuned(facts: ModelFacts, machine: Machine) -> None:
+    """Find out, before hours are spent, what would keep a tuned plan from being kept.
+
+    Raises:
+        AppError: file_unreadable or folder_not_writable.
+    """
+    _file(facts, machine).check()
+
+
 def keep_tuned(record: TunedPlan, facts: ModelFacts, machine: Machine) -> Path:
     """Keep a plan in place of the one before; returns its file.
 

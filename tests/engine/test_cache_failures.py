@@ -38,6 +38,12 @@ WHILE_DECODING = [
     for path, options in PATHS.items()
     for fault, nth in COMPUTING
 ]
+# A prompt whose layers' experts are brought together on the device, from slots and from main memory.
+WHOLE_LAYERS = {"pool": 0.3, "staging": 20, "stream": "always"}
+WHILE_WHOLE = [
+    Case(name=f"{fault} {nth}, whole layers", fault=fault, nth=nth, batch=4, **WHOLE_LAYERS)
+    for fault, nth in (*COMPUTING, ("upload", 7), ("copy", 1))
+]
 # The allocation after those of the three layers' slots.
 WORKING_MEMORY = [Case(name="working memory", fault="allocate", nth=4, armed="pool", pool=0.5)]
 COPYING = [
@@ -74,14 +80,27 @@ CLEARED = [
 ]
 UNSUPPORTED = [Case(name="no MUL_MAT_ID", refuse_op="MUL_MAT_ID", pool=1.0)]
 HEALTHY = [Case(name=f"healthy, {path}", **options) for path, options in PATHS.items()]
+HEALTHY_WHOLE = [Case(name="healthy, whole layers", **WHOLE_LAYERS)]
 LOCKED = [Case(name=f"locked, {path}", lock=1.0, **options) for path, options in PATHS.items()]
 LOCKED_IN_PART = [
     Case(name="may lock a third", lock=0.3, **PATHS["experts streamed beside a pool"]),
     Case(name="third lock refused", fault="lock", nth=3, armed="pool", lock=1.0, **PATHS["some experts in the pool"]),
     Case(name="locked while resized", armed="resize", resized=0.8, lock=1.0, pool=0.3, staging=2, stream="always"),
 ]
-FAILING = [*WHILE_DECODING, *COPYING]
-CASES = [*HEALTHY, *FAILING, *WORKING_MEMORY, *FILLING, *MEASURING, *MOVING, *REFUSED, *THROWN, *CLEARED, *UNSUPPORTED]
+FAILING = [*WHILE_DECODING, *WHILE_WHOLE, *COPYING]
+CASES = [
+    *HEALTHY,
+    *HEALTHY_WHOLE,
+    *FAILING,
+    *WORKING_MEMORY,
+    *FILLING,
+    *MEASURING,
+    *MOVING,
+    *REFUSED,
+    *THROWN,
+    *CLEARED,
+    *UNSUPPORTED,
+]
 CASES += [*LOCKED, *LOCKED_IN_PART]
 BATCHES_BEFORE = {case.name: case.batch for case in CASES}
 

@@ -79,6 +79,14 @@ def test_the_calibration_says_whose_it_is(calibrated):
     assert calibration.seconds > 0
 
 
+def test_how_busy_other_programs_were_is_kept_as_a_share_and_said_where_it_was_much(calibrated):
+    _, calibration = calibrated
+    assert 0 <= calibration.busy_share <= 1
+    said = [sentence for sentence in calibration.skipped if sentence.startswith("Other programs kept")]
+    assert bool(said) == (calibration.busy_share >= 0.1)
+    assert all(f"{calibration.busy_share:.0%}" in sentence for sentence in said)
+
+
 def test_progress_is_told_in_words_and_never_goes_back(calibrated):
     progress, _ = calibrated
     fractions = [event.fraction for event in progress]

@@ -7,7 +7,7 @@ from native_build import NATIVE, SOURCES, compile_with_ggml
 
 FILES = (
     *(SOURCES / name for name in ("threads_test.cpp", "copier_test.cpp", "ahead_test.cpp")),
-    *(NATIVE / name for name in ("ahead.cpp", "copier.cpp", "facts.cpp", "policy.cpp")),
+    *(NATIVE / name for name in ("ahead.cpp", "copier.cpp", "facts.cpp", "policy.cpp", "ways.cpp")),
 )
 
 

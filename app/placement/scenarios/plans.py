@@ -7,7 +7,7 @@ from app.model.facts import ModelFacts
 from app.placement.lanes import gpu_lanes, with_gpu_lanes
 from app.placement.memory import Shortfall, expert_bytes, fits, predicted_use
 from app.placement.plan import DISK_LANE, CachePolicy, Plan, Step
-from app.placement.pool import STEP_NO_POOL, STEP_POOL
+from app.placement.pool import STEP_NO_POOL, STEP_POOL, least_staging
 from app.placement.scenarios.schedule import Case
 from app.units import format_bytes
 
@@ -51,7 +51,7 @@ def case_plan(
 
     Larger micro-batches and more sequences take memory of the GPUs. A pool of the planner's size gets smaller by
     that, as long as it holds one token cycle; then as many whole layers leave, the last ones first; then what is
-    left of the pool goes, and the staging area. A step says so.
+    left of the pool goes, and most or all of the staging area. A step tells of the pool.
 
     Args:
         plan: The plan.
@@ -98,7 +98,8 @@ def _with_less(plan: Plan, facts: ModelFacts, lacking: int) -> Plan:
     if plan.pool_bytes:
         left = max(plan.pool_bytes - lacking, 0)
         return msgspec.structs.replace(plan, pool_bytes=left if left >= min(facts.expert_bytes.values()) else 0)
-    return msgspec.structs.replace(plan, staging_bytes=0)
+    least = least_staging(facts)
+    return msgspec.structs.replace(plan, staging_bytes=least if least < plan.staging_bytes else 0)
 
 
 def _told(placed: Plan, before: Plan) -> Plan:

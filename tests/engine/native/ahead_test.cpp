@@ -1,6 +1,7 @@
 // Copying ahead by itself: what is told to be there is there, it ends when it is in the way, and the trial of its use.
 #include "ahead.h"
 #include "host_device.h"
+#include "ways.h"
 
 #include <thread>
 #include <utility>
@@ -122,6 +123,28 @@ void the_faster_way_is_found_and_looked_for_again() {
     check(with_ahead(helps, 2, 64, 80, 100) == 1, "another size of batch is tried anew");
 }
 
+// How many of `n` layers are computed whole where that takes `whole_ns` a layer, and `divided_ns` otherwise.
+int whole_of(WayTrial & ways, int n, int64_t tokens, uint64_t whole_ns, uint64_t divided_ns, bool spoilt = false) {
+    int found = 0;
+    for (int layer = 0; layer < n; ++layer) {
+        const bool whole = ways.whole_next(tokens);
+        ways.took(tokens, whole, whole ? whole_ns : divided_ns, spoilt);
+        found += whole ? 1 : 0;
+    }
+    return found;
+}
+
+void the_faster_of_two_ways_is_taken() {
+    WayTrial ways;
+    check(whole_of(ways, 5, 512, 1000, 900, true) == 5, "what something else made slow does not count");
+    check(whole_of(ways, 100, 512, 80, 100) >= 93, "the faster way is taken");
+    check(whole_of(ways, 100, 512, 120, 100) <= 12, "until it no longer is");
+    check(whole_of(ways, 300, 512, 80, 100) >= 200, "and looked for again");
+    check(whole_of(ways, 100, 32, 120, 100) <= 6, "for each size of batch by itself");
+    ways.forget();
+    check(whole_of(ways, 3, 32, 120, 100) == 3, "it is tried anew");
+}
+
 void an_aborted_batch_says_nothing() {
     AheadTrial trial;
     check(with_ahead(trial, 4, 512, 80, 100) == 3, "it helps");
@@ -139,6 +162,7 @@ void ahead_tests() {
     a_copier_ends_with_work_ahead();
     the_faster_way_is_found_and_looked_for_again();
     an_aborted_batch_says_nothing();
+    the_faster_of_two_ways_is_taken();
 }
 
 }  // namespace expert_device
