@@ -52,12 +52,13 @@ class RecordFile(Generic[_T]):
             # Fields of another version need not be known here: the version is told, not that they are wrong.
             record = msgspec.json.decode(data, type=self._type) if version == self._version else None
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise AppError(ErrorCode.FILE_UNREADABLE, f"{self.path} is damaged; once it is moved away, a new one is made.", str(error)) from error
+            message = f"{self.path} is damaged; once it is moved away, a new one is made."
+            raise AppError(ErrorCode.FILE_UNREADABLE, message, str(error)) from error
         if record is None:
             raise AppError(
                 ErrorCode.FILE_UNREADABLE,
-                f"{self.path} is of version {version}; this app reads version {self._version}. Once it is moved away, a "
-                "new one is made.",
+                f"{self.path} is of version {version}; this app reads version {self._version}. "
+                "Once it is moved away, a new one is made.",
             )
         return record
 

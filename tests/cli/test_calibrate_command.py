@@ -10,7 +10,7 @@ import pytest
 
 KEYS = {
     "version", "machine", "engine", "measured_at", "seconds", "compute", "copies", "overlaps", "layer_costs", "disk",
-    "skipped",
+    "skipped", "busy_share",
 }  # fmt: skip
 
 
@@ -100,3 +100,22 @@ def test_ctrl_c_ends_it_without_a_record(tmp_path):
     assert process.returncode == 2
     assert json.loads(out)["error"]["code"] == "cancelled"
     assert not list(tmp_path.rglob("calibration-*.json"))
+
+
+def test_what_could_not_be_kept_is_not_measured(tmp_path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "machine").write_text("a file in place of the folder")
+    done = run(tmp_path, "--gpu", "none", "--seconds", 500, "--json")  # it would end by the time limit of `run`
+    assert done.returncode == 2
+    assert json.loads(done.stdout)["error"]["code"] == "folder_not_writable"
+
+
+def test_a_damaged_record_is_told_before_anything_is_measured(home, measured):
+    path = next(home.rglob(f"calibration-{measured['machine']}.json"))
+    whole = path.read_bytes()
+    path.write_text("{")
+    done = run(home, "--gpu", "none", "--seconds", 500, "--json")
+    assert done.returncode == 3
+    assert "is damaged; once it is moved away" in json.loads(done.stdout)["error"]["message"]
+    assert path.read_text() == "{"
+    path.write_bytes(whole)

@@ -51,6 +51,23 @@ def test_the_result_is_one_object_with_every_key(model):
     assert "[1] search: the plan as it is" in errors
 
 
+def test_nothing_is_searched_where_nothing_can_be_kept(model):
+    folder = model.parents[1] / "data" / "machine" / "tuned"
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    assert not list(folder.glob("*.json"))
+    for its in folder.glob(".*"):
+        its.unlink()
+    if folder.is_dir():
+        folder.rmdir()
+    folder.write_text("a file in place of the folder")
+    running = tune(model, "--minutes", 600)
+    output, errors = running.communicate(timeout=120)
+    folder.unlink()
+    assert running.returncode == 2
+    assert json.loads(output)["error"]["code"] == "folder_not_writable"
+    assert "search" not in errors
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="signals to a console's group")
 def test_ctrl_c_ends_it_with_what_there_is(model):
     running = tune(model, "--minutes", 60, start_new_session=True)
