@@ -49,6 +49,7 @@ ALLOWED = {
         "placement",
         "engine.client",
         "library",
+        "library.load_memory",
         "terminal",
         "ui",
     },

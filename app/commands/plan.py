@@ -21,7 +21,7 @@ from app.errors import EXIT_OK
 from app.hardware.facts import Machine
 from app.hardware.profile_file import read_profile, with_memory
 from app.library import folders
-from app.library.load_memory import with_learnt
+from app.library.load_memory import notes_of, with_learnt
 from app.library.speed_evidence import evidence_of
 from app.model import ModelFacts
 from app.placement import words as plan_words
@@ -77,7 +77,7 @@ def _plan(parsed: argparse.Namespace, facts: ModelFacts) -> tuple[Plan, tuple[st
         here = with_learnt(machine_of(client))
         machine = given(here)
         evidence = evidence_for(machine, evidence_of(facts, here))
-        return checked_plan(client, facts, machine, wishes(parsed), evidence), evidence.notes
+        return checked_plan(client, facts, machine, wishes(parsed), evidence), (*notes_of(here), *evidence.notes)
 
 
 def _print_plan(plan: Plan, facts: ModelFacts) -> None:

@@ -20,6 +20,7 @@ from app.placement.report import BufferReport, ObservedMemory
 log = logging.getLogger(__name__)
 
 _FILE_NAME = "memory.json"
+_NOT_USED = "What loads showed of drivers' memory is not used: "
 
 
 def with_learnt(machine: Machine) -> Machine:
@@ -27,9 +28,13 @@ def with_learnt(machine: Machine) -> Machine:
     try:
         record = _file().read()
     except AppError as error:
-        note = f"What loads showed of drivers' memory is not used: {error.message}"
-        return msgspec.structs.replace(machine, notes=(*machine.notes, note))
+        return msgspec.structs.replace(machine, notes=(*machine.notes, f"{_NOT_USED}{error.message}"))
     return memory_learning.with_learnt(machine, fingerprint(machine), record)
+
+
+def notes_of(machine: Machine) -> tuple[str, ...]:
+    """Of a machine from `with_learnt`, why nothing that loads showed is used; empty where it is."""
+    return tuple(note for note in machine.notes if note.startswith(_NOT_USED))
 
 
 def remember(machine: Machine, buffers: Sequence[BufferReport], observed: Sequence[ObservedMemory]) -> None:

@@ -5,11 +5,13 @@ from pathlib import Path
 
 import msgspec
 
+from app.errors import AppError, ErrorCode
 from app.hardware.facts import Machine
 from app.hardware.fingerprint import engine_name, fingerprint
 from app.library import folders
 from app.library.record_file import RecordFile
 from app.model.facts import ModelFacts
+from app.placement.exchange.check_plan import checked
 from app.placement.tuner.types import TUNED_VERSION, TunedPlan
 
 
@@ -17,12 +19,22 @@ def tuned_plan(facts: ModelFacts, machine: Machine) -> TunedPlan | None:
     """What tuning kept for this model on this machine with this engine; its plan names the model's present files.
 
     Raises:
-        AppError: file_unreadable.
+        AppError: file_unreadable, also for a plan that this model on this machine cannot have.
     """
-    record = _file(facts, machine).read()
+    file = _file(facts, machine)
+    record = file.read()
     if record is None:
         return None
-    return msgspec.structs.replace(record, plan=msgspec.structs.replace(record.plan, model_files=facts.files))
+    plan = msgspec.structs.replace(record.plan, model_files=facts.files)
+    try:
+        checked(plan, facts, machine)
+    except AppError as error:
+        raise AppError(
+            ErrorCode.FILE_UNREADABLE,
+            f"{file.path} is damaged; once it is moved away, a new one is made.",
+            error.message,
+        ) from error
+    return msgspec.structs.replace(record, plan=plan)
 
 
 def check_tuned(facts: ModelFacts, machine: Machine) -> None:

@@ -51,7 +51,7 @@ def candidates(
     """
     nothing = Candidate({}, plan.pool_bytes)
     if not gpus or not facts.moe_layers:
-        yield nothing
+        yield nothing._replace(steps=_no_layers_steps(wishes))
     elif wishes.whole_layers is not None:
         yield from _wished_layers(plan, facts, machine, gpus, wishes)
     elif gpus[0].kind is GpuKind.SOFTWARE:
@@ -175,6 +175,13 @@ def _wished_layers(
     if wishes.pool_bytes is None and gpus[0].kind is GpuKind.DISCRETE:
         for found in _with_pool(plan, facts, machine, on_gpu):
             yield found._replace(steps=tuple(steps))
+
+
+def _no_layers_steps(wishes: Wishes) -> tuple[Step, ...]:
+    if not wishes.whole_layers:
+        return ()
+    reason = f"The experts of {wishes.whole_layers} whole layers were wished; there is no GPU in this plan for them."
+    return (Step(name=STEP_FEWER_LAYERS, reason=reason),)
 
 
 def _software_step(gpu: Gpu) -> Step:

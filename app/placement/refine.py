@@ -19,6 +19,8 @@ STEP_NO_DRY_RUN = "no dry run"
 _MOST_PLANS = 4
 """Each plan leaves room for all that the ones before lacked, so that a second one fits nearly always."""
 
+_NO_PLAN = {ErrorCode.CANCELLED, ErrorCode.ARCHITECTURE_UNKNOWN}
+
 DryRun = Callable[[Plan], Sequence[BufferReport]]
 
 
@@ -93,14 +95,14 @@ def refine(facts: ModelFacts, machine: Machine, make: Callable[[Machine], Plan],
             estimates and says so in a step.
 
     Raises:
-        AppError: as `make`; cancelled.
+        AppError: as `make`; cancelled; architecture_unknown, for no plan of such a model could be loaded.
     """
     refinement = Refinement(facts, machine, make)
     while not refinement.done:
         try:
             buffers = lay_out(refinement.plan)
         except AppError as error:
-            if error.code is ErrorCode.CANCELLED:
+            if error.code in _NO_PLAN:
                 raise
             refinement.fail(error)
         else:

@@ -362,6 +362,8 @@ def test_an_unknown_architecture_is_named_with_status_3(home, tmp_path):
     failed = run_json(home, "chat", path, "-p", "x", "--gpu", "none", status=3)
     assert failed["error"]["code"] == "architecture_unknown"
     assert "nova9" in failed["error"]["message"]
+    planned = run_json(home, "plan", path, status=3)
+    assert planned["error"] == failed["error"]
 
 
 def test_the_window_is_not_needed_for_the_version(home):

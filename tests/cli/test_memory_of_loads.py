@@ -64,3 +64,15 @@ def test_a_plan_for_another_machine_is_estimated(home, demo, tmp_path):
     profile.write_text(run(home, "probe", "--json", text=True))
     found = parts(run(home, "plan", demo, "--hardware", profile, "--gpu", "none", "--json"))
     assert found["CPU", "compute"]["basis"] == "estimated"
+
+
+def test_a_damaged_record_of_loads_is_told_with_the_plan(home, demo):
+    record = home / "data" / "machine" / "memory.json"
+    record.parent.mkdir(parents=True, exist_ok=True)
+    before = record.read_bytes() if record.is_file() else None
+    record.write_bytes(b"{")
+    assert "What loads showed" in run(home, "plan", demo, "--gpu", "none", "--json")["notes"][0]
+    assert "memory.json is damaged" in run(home, "plan", demo, "--gpu", "none", text=True)
+    record.unlink()
+    if before is not None:
+        record.write_bytes(before)

@@ -160,6 +160,13 @@ def test_more_wished_layers_than_fit_are_as_many_as_fit_and_the_plan_says_so():
 # ---- GPUs ------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("machine", [make_machine(), make_machine(make_gpu(0))])
+def test_wished_layers_without_a_gpu_for_them_are_told(machine):
+    plan = planned(qwen3_30b(), machine, Wishes(whole_layers=5))
+    assert (plan.gpu, names(plan)[-1]) == (None, "fewer whole layers")
+    assert "5 whole layers were wished" in plan.steps[-1].reason
+
+
 def test_other_discrete_gpus_take_whole_layers_beside_the_pool_of_the_first():
     facts = qwen3_30b()
     machine = make_machine(make_gpu(7 * GIB), make_gpu(4 * GIB, device="CUDA1"))

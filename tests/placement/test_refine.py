@@ -110,13 +110,21 @@ def test_a_plan_that_never_fitted_is_not_made_again():
 
 def test_without_a_dry_run_the_estimate_stays_and_says_why():
     def refuse(_plan):
-        raise AppError(ErrorCode.ARCHITECTURE_UNKNOWN, "The engine does not know the architecture 'nova9'.")
+        raise AppError(ErrorCode.ENGINE_FAILED, "llama.cpp has no memory for tables.")
 
     plan = refine(FACTS, MACHINE, make, refuse)
     assert not plan.dry_run
     assert plan.memory == make(MACHINE).memory
     [step] = steps(plan)
-    assert (step.name, "nova9" in step.reason) == (STEP_NO_DRY_RUN, True)
+    assert (step.name, "no memory for tables" in step.reason) == (STEP_NO_DRY_RUN, True)
+
+
+def test_a_model_that_the_engine_does_not_know_has_no_plan():
+    def refuse(_plan):
+        raise AppError(ErrorCode.ARCHITECTURE_UNKNOWN, "The engine does not know the architecture 'nova9'.")
+
+    with pytest.raises(AppError, match="nova9"):
+        refine(FACTS, MACHINE, make, refuse)
 
 
 def test_who_cancels_gets_no_plan():
