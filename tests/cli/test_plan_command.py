@@ -70,7 +70,7 @@ def test_a_plan_for_another_machine_needs_no_engine_and_is_the_same_each_time(mo
     assert (plan.gpu, plan.goal) == ("CUDA0", "speed")
     assert plan.pool_bytes > 3 * GIB
     assert plan.speed.basis == "assumed"
-    assert first["words"].startswith("3 of 10 experts are on the GPU; expect ")
+    assert first["words"].startswith("2 of 10 experts are on the GPU; expect ")
     assert "tokens/s (predicted from typical rates of such hardware)" in first["words"]
     [note] = first["notes"]
     assert "Nothing was measured on the machine of this plan" in note
@@ -149,7 +149,7 @@ def test_memory_is_page_locked_only_where_that_is_wished(model, plan_of):
 def test_the_plan_in_words_has_its_speed_lanes_and_memory(model, plan_of):
     status, out, _ = plan_of(model, make_machine(make_gpu(7 * GIB)))
     assert status == 0
-    assert out.startswith("3 of 10 experts are on the GPU; expect ")
+    assert out.startswith("2 of 10 experts are on the GPU; expect ")
     assert "Bound by " in out
     assert "CUDA0: pool for single experts" in out
     assert "(predicted" in out
