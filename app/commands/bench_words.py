@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
-from app.placement.scenarios.results import RULE, CaseResult, Figure, Ratio
+from app.placement.scenarios.figure import Figure
+from app.placement.scenarios.results import RULE, CaseResult, Ratio
 from app.units import format_bytes
 
 _NOTHING = "–"

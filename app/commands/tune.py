@@ -36,7 +36,7 @@ from app.library import tuned_plans
 from app.library.load_memory import with_learnt
 from app.library.speed_evidence import evidence_of
 from app.model import ModelFacts
-from app.placement.scenarios.results import Figure
+from app.placement.scenarios.figure import Figure
 from app.placement.tuner.candidates import Candidates
 from app.placement.tuner.search import Tuner
 from app.placement.tuner.types import Trial, Tried, TunedPlan, TuneResult

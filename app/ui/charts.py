@@ -14,7 +14,8 @@ from PySide6.QtGui import QColor, QImage, QPainter
 from PySide6.QtSvg import QSvgGenerator
 from PySide6.QtWidgets import QApplication
 
-from app.placement.scenarios.results import CaseResult, Figure
+from app.placement.scenarios.figure import Figure
+from app.placement.scenarios.results import CaseResult
 from app.placement.scenarios.schedule import OURS
 from app.ui.theme import LIGHT, mix
 from app.ui.words import number

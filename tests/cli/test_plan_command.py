@@ -17,7 +17,7 @@ from app.model import read_facts
 from app.placement.evidence import planned
 from app.placement.plan import Plan
 from app.placement.planner import Wishes
-from app.placement.scenarios.results import Figure
+from app.placement.scenarios.figure import Figure
 from app.placement.speed.calibration import Calibration, ComputeRate
 from app.placement.tuner.types import Tried, TunedPlan
 

@@ -11,6 +11,7 @@ from app.engine import client, protocol
 from app.errors import AppError, ErrorCode
 from app.hardware.facts import EngineBuild, Gpu, GpuKind
 from app.placement.plan import MemoryPart, Plan, Step
+from app.placement.speed.calibration import Calibration, ComputeRate, CopyRate, DiskRate, LayerCost, Overlap
 
 texts = st.text(max_size=40)
 sizes = st.integers(0, 2**50)
@@ -40,6 +41,42 @@ st.register_type_strategy(
         build=texts,
         backends=st.tuples(texts),
         expert_device=st.booleans(),
+    ),
+)
+
+
+# The types of a calibration have bounds, for it is kept in a file that anybody may have changed.
+rates, shares, counts = st.floats(1, 1e6), st.floats(0, 1), st.integers(1, 2**31 - 1)
+st.register_type_strategy(
+    Calibration,
+    st.builds(
+        Calibration,
+        machine=texts,
+        engine=texts,
+        measured_at=texts,
+        seconds=floats,
+        busy_share=shares,
+        compute=st.tuples(
+            st.builds(
+                ComputeRate,
+                device=texts,
+                type=texts,
+                threads=counts,
+                tokens=counts,
+                bytes_per_second=rates,
+                flops_per_second=rates,
+            )
+        ),
+        copies=st.tuples(
+            st.builds(CopyRate, device=texts, direction=texts, pinned=st.booleans(), bytes_per_second=rates)
+        ),
+        overlaps=st.tuples(
+            st.builds(
+                Overlap, device=texts, cpu_share=st.none() | shares, device_share=shares, copy_share=st.none() | shares
+            )
+        ),
+        layer_costs=st.tuples(st.builds(LayerCost, device=texts, seconds=floats)),
+        disk=st.tuples(st.builds(DiskRate, path=texts, slice_bytes=counts, parallel=counts, bytes_per_second=rates)),
     ),
 )
 

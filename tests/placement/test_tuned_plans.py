@@ -11,7 +11,7 @@ from app.placement.memory import fits
 from app.placement.placing import with_lanes
 from app.placement.plan import CachePolicy
 from app.placement.planner import Wishes
-from app.placement.scenarios.results import Figure
+from app.placement.scenarios.figure import Figure
 from app.placement.tuner.kept import STEP_NOT_TUNED, tuned_words
 from app.placement.tuner.types import Tried, TunedPlan
 from app.placement.words import describe_plan

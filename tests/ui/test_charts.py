@@ -3,7 +3,8 @@
 import pytest
 from PySide6.QtGui import QImage
 
-from app.placement.scenarios.results import CaseResult, Figure
+from app.placement.scenarios.figure import Figure
+from app.placement.scenarios.results import CaseResult
 from app.ui import charts
 
 

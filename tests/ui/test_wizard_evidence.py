@@ -12,7 +12,7 @@ from app.hardware.fingerprint import engine_name, fingerprint
 from app.library import calibrations, tuned_plans
 from app.model.reader import read_facts
 from app.placement.evidence import planned
-from app.placement.scenarios.results import Figure
+from app.placement.scenarios.figure import Figure
 from app.placement.speed.calibration import Calibration, ComputeRate
 from app.placement.tuner.types import Tried, TunedPlan
 from app.ui.wizard import plan_evidence

@@ -8,6 +8,7 @@ import msgspec
 
 from app.placement.plan import CPU_LANE
 from app.placement.report import BufferReport
+from app.placement.scenarios.figure import Figure
 from app.placement.scenarios.schedule import OURS, STOCK, Case
 
 _TRANSIENT_PARTS = 3
@@ -49,15 +50,6 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     hits: int | None
     misses: int | None
     text: str
-
-
-class Figure(msgspec.Struct, frozen=True, kw_only=True):
-    """A figure measured `samples` times."""
-
-    median: float
-    least: float
-    most: float
-    samples: int
 
 
 class CaseResult(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from app.placement.scenarios.results import Figure
+from app.placement.scenarios.figure import Figure
 from app.placement.tuner.types import Outcome
 
 ROUNDS = 5

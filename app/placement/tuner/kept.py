@@ -13,7 +13,7 @@ from app.placement.memory import Shortfall, copies_weights, fits, predict
 from app.placement.plan import Plan, Step
 from app.placement.pool import STEP_POOL
 from app.placement.refine import STEP_DRY_RUN, STEP_NO_DRY_RUN
-from app.placement.scenarios.results import Figure
+from app.placement.scenarios.figure import Figure
 from app.placement.tuner.types import TunedPlan
 from app.placement.wishes import NO_WISHES, Wishes, wished_budget
 from app.units import format_bytes

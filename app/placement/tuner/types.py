@@ -3,7 +3,7 @@
 import msgspec
 
 from app.placement.plan import Plan
-from app.placement.scenarios.results import Figure
+from app.placement.scenarios.figure import Figure
 from app.placement.wishes import NO_WISHES, Wishes
 
 TUNED_VERSION = 1
