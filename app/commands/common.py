@@ -14,6 +14,7 @@ from app.hardware.probe import probe
 from app.library import folders, models
 from app.model import ModelFacts, read_facts
 from app.placement import planner
+from app.placement.active_experts import CHANGES_ANSWERS
 from app.placement.plan import GOALS, KV_TYPES, POLICIES, RESIDENCIES, STREAMS, CachePolicy
 from app.units import parse_size
 
@@ -120,11 +121,18 @@ def add_wishes(command: argparse.ArgumentParser) -> None:
         metavar="SIZE",
         type=size_or_off,
         help="page-lock at most so much of the experts' main memory, such as 4GiB: a graphics card with its own "
-        "memory copies several times faster from there, and no other program gets that memory back meanwhile "
-        "(default off)",
+        "memory copies several times faster from there, and no other program gets that memory back meanwhile; 'off' "
+        "for none (default a part of what is free, where `calibrate` measured a gain)",
     )
     command.add_argument(
         "--residency", choices=RESIDENCIES, help="experts on the CPU: copied into its faster layout, or as in the file"
+    )
+    command.add_argument(
+        "--experts-used",
+        metavar="N",
+        type=positive,
+        help="experts that compute each token (default the model's own number, which it was trained with): fewer are "
+        f"faster, and another number {CHANGES_ANSWERS}",
     )
 
 
@@ -162,7 +170,7 @@ def wishes(parsed: argparse.Namespace) -> planner.Wishes:
     gpu: str | None = "auto"
     if parsed.gpu is not None:
         gpu = None if parsed.gpu.lower() == "none" else parsed.gpu
-    policy = {"kind": parsed.policy, "stream": parsed.stream, "lock_bytes": parsed.lock}
+    policy = {"kind": parsed.policy, "stream": parsed.stream}
     wished_policy = {name: value for name, value in policy.items() if value is not None}
     return planner.Wishes(
         gpu=gpu,
@@ -173,6 +181,8 @@ def wishes(parsed: argparse.Namespace) -> planner.Wishes:
         pool_bytes=parsed.pool,
         residency=parsed.residency,
         policy=CachePolicy(**wished_policy) if wished_policy else None,
+        lock_bytes=parsed.lock,
+        experts_used=parsed.experts_used,
         goal=parsed.goal,
         tuned=getattr(parsed, "tuned", False),
     )

@@ -4,13 +4,13 @@
     kept: whether a plan was kept. reason: why, with the figures. cancelled: ended by Ctrl-C. seconds: time it took.
     words: what the best plan changes. plan: the best plan; the planner's own where nothing was better.
     before, after: the planner's plan and the best one: `words`, `decode`, `prompt` (tokens a second: `median`, `least`,
-        `most`, `samples`), `failure`; null where it was not measured.
+        `most`, `samples`), `failure`, `decode_change` and `prompt_change` (shares, beside the planner's plan in one
+        round of the search; null where they were not compared so); null where it was not measured.
     tried: the same for every plan that was measured, over the whole search.
     file: where the kept plan is; null where none was kept.
 """
 
 import argparse
-import datetime
 import math
 import sys
 import time
@@ -31,16 +31,13 @@ from app.commands.memory import checked_plan
 from app.commands.tuning import TrialRunner
 from app.engine.client import EngineClient
 from app.errors import EXIT_OK, AppError, ErrorCode
-from app.hardware.facts import Machine
 from app.library import tuned_plans
 from app.library.load_memory import with_learnt
 from app.library.speed_evidence import evidence_of
-from app.model import ModelFacts
 from app.placement.scenarios.figure import Figure
 from app.placement.tuner.candidates import Candidates
 from app.placement.tuner.search import Tuner
-from app.placement.tuner.types import Trial, Tried, TunedPlan, TuneResult
-from app.placement.wishes import Wishes
+from app.placement.tuner.types import Trial, Tried, TuneResult
 
 _DEFAULT_MINUTES = 10.0
 _MOST_MINUTES = 24 * 60.0
@@ -89,7 +86,10 @@ def _run(parsed: argparse.Namespace) -> int:
     result = tuner.result
     if result.tried and all(tried.failure for tried in result.tried):
         raise AppError(ErrorCode.ENGINE_FAILED, result.reason)
-    file = _keep(result, facts, machine, wished) if result.kept else None
+    file = None
+    if result.kept:
+        record = tuned_plans.record_of(result, facts, machine, wished)
+        file = str(tuned_plans.keep_tuned(record, facts, machine))
     if parsed.json:
         print_json({**msgspec.to_builtins(result, str_keys=True), "file": file})
         return EXIT_OK
@@ -115,22 +115,6 @@ def _show(trial: Trial) -> None:
         print(f"{_ERASE}{line}", end="", file=sys.stderr, flush=True)
     else:
         print(line, file=sys.stderr, flush=True)
-
-
-def _keep(result: TuneResult, facts: ModelFacts, machine: Machine, wished: Wishes) -> str:
-    model, computer, engine = tuned_plans.key(facts, machine)
-    record = TunedPlan(
-        model=model,
-        machine=computer,
-        engine=engine,
-        plan=result.best,
-        words=result.words,
-        before=result.before,
-        after=result.after,
-        tuned_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        wishes=wished,
-    )
-    return str(tuned_plans.keep_tuned(record, facts, machine))
 
 
 def _print(result: TuneResult, file: str | None) -> None:

@@ -1,5 +1,6 @@
 """Plans that tuning found faster, kept by model, machine and engine: with another of them they prove nothing."""
 
+import datetime
 import hashlib
 from pathlib import Path
 
@@ -12,7 +13,8 @@ from app.library import folders
 from app.library.record_file import RecordFile
 from app.model.facts import ModelFacts
 from app.placement.exchange.check_plan import checked
-from app.placement.tuner.types import TUNED_VERSION, TunedPlan
+from app.placement.tuner.types import TUNED_VERSION, TunedPlan, TuneResult
+from app.placement.wishes import Wishes
 
 
 def tuned_plan(facts: ModelFacts, machine: Machine) -> TunedPlan | None:
@@ -55,6 +57,29 @@ def keep_tuned(record: TunedPlan, facts: ModelFacts, machine: Machine) -> Path:
     file = _file(facts, machine)
     file.change(lambda _before: record)
     return file.path
+
+
+def record_of(result: TuneResult, facts: ModelFacts, machine: Machine, wished: Wishes) -> TunedPlan:
+    """The best plan of a search as it is kept.
+
+    Args:
+        result: What the search came to; its plan is faster beyond noise.
+        facts: The model.
+        machine: Where it was measured.
+        wished: What both plans were made to keep to.
+    """
+    model, computer, engine = key(facts, machine)
+    return TunedPlan(
+        model=model,
+        machine=computer,
+        engine=engine,
+        plan=result.best,
+        words=result.words,
+        before=result.before,
+        after=result.after,
+        tuned_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        wishes=wished,
+    )
 
 
 def key(facts: ModelFacts, machine: Machine) -> tuple[str, str, str]:

@@ -73,6 +73,8 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
             not load them, so their weights count as `bytes.other` and nowhere else.
         output_tied: There is no output matrix of its own: the output is computed with the token
             embeddings, of which llama.cpp keeps a second copy where the output is on a GPU.
+        experts_used_listed: The file lists top-k for each layer, and not one number for all: `experts_used` is the
+            largest of them, and llama.cpp takes no other number in their place.
     """
 
     architecture: str
@@ -99,3 +101,4 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     fingerprint: str
     draft_layers: tuple[int, ...] = ()
     output_tied: bool = False
+    experts_used_listed: bool = False

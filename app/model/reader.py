@@ -143,6 +143,7 @@ def _facts(tables: tuple[Table, ...]) -> ModelFacts:
         kv_layers=kv_layers,
         fingerprint=_fingerprint(metadata.architecture, infos),
         draft_layers=tuple(range(blocks.loaded, blocks.total)),
+        experts_used_listed=bool(blocks.moe) and metadata.is_array("expert_used_count"),
         output_tied=not any(tensor.name == TensorName(None, "output", "weight") for tensor in tensors),
     )
 

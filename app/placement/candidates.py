@@ -11,9 +11,9 @@ import msgspec
 
 from app.hardware.facts import Gpu, GpuKind, Machine
 from app.model.facts import ModelFacts
-from app.placement.lanes import most_on_gpu, room_for_layers, with_gpu_lanes
+from app.placement.lanes import gpu_order, most_on_gpu, room_for_layers, with_gpu_lanes
 from app.placement.memory import copies_weights, expert_bytes, fits, spare_bytes, working_bytes
-from app.placement.plan import DISK_LANE, Plan, Step
+from app.placement.plan import Plan, Step
 from app.placement.pool import keeping_pool_full, may_stage, staging_beside, staging_need
 from app.placement.wishes import Wishes
 from app.units import format_bytes
@@ -23,16 +23,21 @@ STEP_SOFTWARE_GPU = "experts off the software GPU"
 STEP_ONE_MEMORY = "experts in one memory"
 STEP_FEWER_LAYERS = "fewer whole layers"
 
-_MIXES = 8
-"""Mixed plans have so many eighths of the layers whole, and single experts of the others in the pool."""
+_MOST_MIXES = 24
+"""Mixed plans have from none to all but one of the layers whole, in at most so many even steps, and single experts of
+the others in the pool."""
 
 
 class Candidate(NamedTuple):
-    """Layers that have all their experts on a GPU, and the pool beside them; `steps` tells why not more."""
+    """Layers that have all their experts on a GPU, and the pool beside them.
+
+    `steps` tells why not more. A pool that nobody wished may also be smaller, down to `least_pool_bytes`; 0 for none.
+    """
 
     on_gpu: dict[int, str]
     pool_bytes: int
     steps: tuple[Step, ...] = ()
+    least_pool_bytes: int = 0
 
 
 def candidates(
@@ -74,24 +79,18 @@ def _on_cards(
     yield Candidate(_whole_layers(plan, facts, machine, gpus), plan.pool_bytes)
     if wishes.pool_bytes is not None:
         return
-    layers = facts.moe_layers
-    for count in _whole_counts(plan, facts, machine):
+    layers = gpu_order(facts, facts.moe_layers)
+    for count in _whole_counts(len(layers)):
         on_gpu = dict.fromkeys(layers[:count], gpus[0].device)
-        yield from _with_pool(plan, facts, machine, _on_others(plan, facts, machine, gpus, on_gpu))
+        found = list(_with_pool(plan, facts, machine, _on_others(plan, facts, machine, gpus, on_gpu)))
+        if not found:
+            break  # nor is there room with more of them
+        yield from found
 
 
-def _whole_counts(plan: Plan, facts: ModelFacts, machine: Machine) -> list[int]:
-    """How many layers may be whole beside a pool: none, eighths, and as many as main memory has no room for."""
-    layers = facts.moe_layers
-    counts = {len(layers) * part // _MIXES for part in range(_MIXES)}
-    off = with_gpu_lanes(plan, facts, machine, {})
-    lacking = expert_bytes(facts, [layer for layer, lane in off.expert_lanes.items() if lane == DISK_LANE])
-    for count, layer in enumerate(layers):
-        if lacking <= 0:
-            counts.add(count)
-            break
-        lacking -= expert_bytes(facts, (layer,))
-    return sorted(counts)
+def _whole_counts(layers: int) -> list[int]:
+    """How many of so many layers may be whole beside a pool."""
+    return sorted({layers * part // _MOST_MIXES for part in range(_MOST_MIXES)})
 
 
 def _whole_layers(plan: Plan, facts: ModelFacts, machine: Machine, gpus: tuple[Gpu, ...]) -> dict[int, str]:
@@ -130,7 +129,8 @@ def _with_pool(plan: Plan, facts: ModelFacts, machine: Machine, on_gpu: dict[int
     if spare < 0:
         return
     room = cycle + spare
-    yield Candidate(on_gpu, min(room - staging_beside(staging_need(facts), room), expert_bytes(facts, left)))
+    pool = min(room - staging_beside(staging_need(facts), room), expert_bytes(facts, left))
+    yield Candidate(on_gpu, pool, least_pool_bytes=min(cycle, pool))
 
 
 def _in_one_memory(plan: Plan, facts: ModelFacts, machine: Machine, gpu: Gpu) -> Iterator[Candidate]:

@@ -40,6 +40,19 @@ def differences(plan: Plan, expert_layers: Mapping[int, str], buffers: Sequence[
     return (*_layer_differences(plan, expert_layers), *_buffer_differences(plan, buffers))
 
 
+def expert_differences(plan: Plan, experts_used: int | None) -> tuple[str, ...]:
+    """A sentence where each token is not computed by as many experts as `plan` says.
+
+    Args:
+        plan: The plan.
+        experts_used: How many llama.cpp says that they are; None where it does not.
+    """
+    if plan.experts_used in (None, experts_used):
+        return ()
+    seen = "an unknown number of" if experts_used is None else str(experts_used)
+    return (f"llama.cpp computes each token with {seen} experts; the plan said {plan.experts_used}.",)
+
+
 def memory_table(plan: Plan, buffers: Sequence[BufferReport]) -> tuple[MemoryRow, ...]:
     """Predicted and reported bytes of every device and part, the plan's devices first."""
     predicted: dict[tuple[str, str], int] = {}

@@ -29,9 +29,10 @@ def compute_bytes(facts: ModelFacts, plan: Plan, *, copies_weights: bool) -> dic
         copies_weights: The engine runs without the expert device. llama.cpp then computes large
             batches of CPU-lane experts on the attention's GPU and copies their weights there.
     """
-    cpu_layers = [layer for layer, lane in plan.expert_lanes.items() if lane not in plan.gpus]
+    gpus = plan.gpus
+    cpu_layers = [layer for layer, lane in plan.expert_lanes.items() if lane not in gpus]
     sizes = {CPU_LANE: _expert_chain(facts, plan) if cpu_layers else 0}
-    for gpu in plan.gpus:
+    for gpu in gpus:
         sizes[gpu] = _expert_phase(facts, plan) if gpu in plan.expert_lanes.values() else 0
     everywhere = [_logits_phase(facts, plan), _attention_phase(facts, plan)]
     if plan.gpu is None:

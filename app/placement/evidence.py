@@ -5,6 +5,8 @@ import msgspec
 from app.hardware.facts import Machine
 from app.hardware.fingerprint import fingerprint
 from app.model.facts import ModelFacts
+from app.placement.cache.recorded_hits import PlanCurves, RecordedHits
+from app.placement.locking import lock_gains
 from app.placement.plan import Plan, Step
 from app.placement.planner import NO_WISHES, SpeedOf, Wishes, make_plan
 from app.placement.speed.calibration import Calibration
@@ -24,12 +26,14 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
         calibration: What the machine was measured to do.
         learned: What answers of the model on the machine taught.
         tuned: The plan that tuning kept of the model on the machine.
+        recorded: What the recorded routing of the model says of pools; without it hit rates are assumed.
         notes: What is not used and why, one sentence each.
     """
 
     calibration: Calibration | None = None
     learned: Learned | None = None
     tuned: TunedPlan | None = None
+    recorded: RecordedHits | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -56,7 +60,8 @@ def planned(facts: ModelFacts, machine: Machine, wishes: Wishes = NO_WISHES, evi
         if isinstance(kept, Plan):
             return with_speed(kept, facts, machine, evidence)
         steps = (Step(name=STEP_NOT_TUNED, reason=kept),)
-    plan = make_plan(facts, machine, wishes, speed_law(facts, machine, evidence))
+    gains = lock_gains(evidence.calibration)
+    plan = make_plan(facts, machine, wishes, speed_law(facts, machine, evidence, bounds=False), gains)
     plan = msgspec.structs.replace(plan, steps=(*steps, *plan.steps))
     return with_speed(plan, facts, machine, evidence)
 
@@ -83,19 +88,28 @@ def evidence_for(machine: Machine, evidence: Evidence) -> Evidence:
         notes.append("The tuned plan is not used: it was tuned on another machine than the one that is planned for.")
     if (calibration, tuned) == (evidence.calibration, evidence.tuned):
         return evidence
-    return Evidence(calibration=calibration, learned=learned, tuned=tuned, notes=tuple(notes))
+    return msgspec.structs.replace(evidence, calibration=calibration, learned=learned, tuned=tuned, notes=tuple(notes))
 
 
-def speed_law(facts: ModelFacts, machine: Machine, evidence: Evidence = NO_EVIDENCE) -> SpeedOf:
-    """The speed of any plan by the machine's rates."""
+def speed_law(facts: ModelFacts, machine: Machine, evidence: Evidence = NO_EVIDENCE, *, bounds: bool = True) -> SpeedOf:
+    """The speed of any plan by the machine's rates and the recorded routing; `bounds` as for `predict_speed`."""
+    curves = PlanCurves(facts, evidence.recorded)
 
     def speed_of(plan: Plan) -> SpeedPrediction:
-        return predict_speed(facts, machine, plan, calibration=evidence.calibration)
+        curve = curves.of(plan)
+        return predict_speed(facts, machine, plan, calibration=evidence.calibration, hit_curve=curve, bounds=bounds)
 
     return speed_of
 
 
 def with_speed(plan: Plan, facts: ModelFacts, machine: Machine, evidence: Evidence = NO_EVIDENCE) -> Plan:
     """`plan` with the speed that is expected of it, by all that is known."""
-    speed = predict_speed(facts, machine, plan, calibration=evidence.calibration, learned=evidence.learned)
+    speed = predict_speed(
+        facts,
+        machine,
+        plan,
+        calibration=evidence.calibration,
+        hit_curve=PlanCurves(facts, evidence.recorded).of(plan),
+        learned=evidence.learned,
+    )
     return msgspec.structs.replace(plan, speed=speed)

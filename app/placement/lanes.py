@@ -29,6 +29,19 @@ def with_gpu_lanes(plan: Plan, facts: ModelFacts, machine: Machine, on_gpu: Mapp
     return _with_lanes(plan, facts, machine, {**dict(on_gpu), **dict.fromkeys(on_cpu, CPU_LANE)})
 
 
+def gpu_order(facts: ModelFacts, layers: Iterable[int]) -> list[int]:
+    """`layers` in the order in which they go whole to GPUs: small ones before much larger ones, then the first.
+
+    Early layers are routed to almost uniformly, so that a cache of single experts gains least there: what lies
+    whole on a GPU is better an early layer than a late one. But each layer that stays off it costs a hand-over
+    however small it is, and one that is twice as large or more may keep several smaller ones out.
+    """
+    layers = list(layers)
+    smallest = max(min((facts.expert_bytes[layer] for layer in layers), default=1), 1)
+    # bit_length: 1 below twice the smallest, 2 below four times, …
+    return sorted(layers, key=lambda layer: ((facts.expert_bytes[layer] // smallest).bit_length(), layer))
+
+
 def most_on_gpu(
     plan: Plan,
     facts: ModelFacts,
@@ -39,11 +52,9 @@ def most_on_gpu(
     among: Iterable[int] | None = None,
     left_free: int = 0,
 ) -> dict[int, str]:
-    """`beside`, and as many whole layers on `gpu` as fit beside the rest of `plan`, the first layers first.
+    """`beside`, and as many whole layers on `gpu` as fit beside the rest of `plan`, in the order of `gpu_order`.
 
-    Early layers are routed to almost uniformly, so that a cache of single experts gains least there:
-    what lies whole on a GPU is better an early layer than a late one. More free memory never gives fewer
-    bytes: of two memories the larger takes the first layer on which they decide differently.
+    None is passed over for a later one, so that more free memory adds layers and takes none away.
 
     Args:
         plan: The plan, whatever its lanes.
@@ -55,12 +66,13 @@ def most_on_gpu(
         left_free: Bytes of `gpu` that they leave to something else, unless nothing is short at all.
     """
     there = dict(beside or {})
-    layers = [layer for layer in (facts.moe_layers if among is None else among) if layer not in there]
+    layers = gpu_order(facts, facts.moe_layers if among is None else among)
+    layers = [layer for layer in layers if layer not in there]
     everything = there | dict.fromkeys(layers, gpu)
     if not layers or not fits(_with_lanes(plan, facts, machine, everything), machine):  # nothing is short
         return everything
     room = room_for_layers(plan, facts, machine, gpu, there) - left_free
-    return there | dict.fromkeys(_first_that_fit(facts, layers, room), gpu)
+    return there | dict.fromkeys(_leading(facts, layers, room), gpu)
 
 
 def room_for_layers(
@@ -90,4 +102,15 @@ def _first_that_fit(facts: ModelFacts, layers: Iterable[int], room: int) -> list
         if size <= room:
             fitting.append(layer)
             room -= size
+    return fitting
+
+
+def _leading(facts: ModelFacts, layers: Iterable[int], room: int) -> list[int]:
+    """The layers, in order, up to the first that does not fit into what is left of `room` bytes."""
+    fitting = []
+    for layer in layers:
+        room -= expert_bytes(facts, (layer,))
+        if room < 0:
+            break
+        fitting.append(layer)
     return fitting

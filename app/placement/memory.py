@@ -6,6 +6,7 @@ import msgspec
 
 from app.hardware.facts import Gpu, GpuKind, Machine
 from app.model.facts import ModelFacts
+from app.placement.active_experts import facts_with
 from app.placement.compute import compute_bytes
 from app.placement.kv_cache import kv_bytes
 from app.placement.plan import CPU_LANE, MemoryPart, Plan
@@ -89,6 +90,7 @@ def predict(
         plan: The plan.
         dry_run: What llama.cpp said that it would allocate for this very plan; empty where it was not asked.
     """
+    facts = facts_with(facts, plan.experts_used)
     gpus = {gpu.device: gpu for gpu in machine.gpus}
     compute = compute_bytes(facts, plan, copies_weights=copies_weights(machine))
     parts: list[MemoryPart] = []

@@ -7,10 +7,12 @@ import msgspec
 from app.errors import AppError, ErrorCode
 from app.hardware.facts import Machine
 from app.model.facts import ModelFacts
+from app.placement.active_experts import facts_with
 from app.placement.cache.guard import guard_pool
 from app.placement.candidates import STEP_ONE_MEMORY, STEP_SOFTWARE_GPU
 from app.placement.concessions import STEP_CPU_ONLY, figures
 from app.placement.lanes import gpu_lanes, with_gpu_lanes
+from app.placement.locking import STEP_NOT_LOCKED, checked_lock
 from app.placement.memory import expert_bytes, fits, spare_bytes, working_bytes
 from app.placement.plan import CPU_LANE, DISK_LANE, Plan, Step
 from app.placement.pool import least_staging, may_stage, staging_need, with_staging
@@ -35,6 +37,7 @@ def placed(plan: Plan, facts: ModelFacts, machine: Machine, on_gpu: Mapping[int,
     That is a staging area where there is room for one, the CPU's and the disk's lanes, residency, predicted
     memory, and steps that tell of them. The result may exceed a memory: then its last step says so.
     """
+    facts = facts_with(facts, plan.experts_used)
     result = with_gpu_lanes(msgspec.structs.replace(plan, staging_bytes=0), facts, machine, on_gpu)
     to_compute_in = 0 if result.pool_bytes else working_bytes(facts)  # a pool has it already
     if may_stage(result, facts, machine):
@@ -49,11 +52,14 @@ def placed(plan: Plan, facts: ModelFacts, machine: Machine, on_gpu: Mapping[int,
     on_disk = [layer for layer, lane in result.expert_lanes.items() if lane == DISK_LANE]
     if on_disk:
         reason = (
-            f"Main memory has {format_bytes(machine.ram.available_bytes)} available; the experts of "
-            f"{len(on_disk)} of {len(facts.moe_layers)} layers ({format_bytes(expert_bytes(facts, on_disk))}) "
-            "are read from the file when they are needed."
+            f"Main memory has {format_bytes(machine.ram.available_bytes)} available, too little for the experts of "
+            f"{len(on_disk)} of {len(facts.moe_layers)} layers ({format_bytes(expert_bytes(facts, on_disk))}). "
+            "The system keeps what was used last of all experts off the GPUs, and reads the others from the file when "
+            "they are needed."
         )
         steps.append(Step(name=STEP_DISK, reason=reason))
+    result = checked_lock(msgspec.structs.replace(result, steps=tuple(steps)), facts, machine)
+    steps = list(result.steps)
     residency = result.residency
     shortfalls = fits(result, machine)
     if residency == "repacked" and (on_disk or any(short.device == CPU_LANE for short in shortfalls)):
@@ -79,7 +85,7 @@ def with_lanes(plan: Plan, facts: ModelFacts, machine: Machine, layers: Iterable
     layers = tuple(layers)
     _check_move(facts, machine, layers, lane)
     on_gpu = {layer: its for layer, its in gpu_lanes(plan).items() if layer not in layers}
-    decided_again = (STEP_CYCLE, STEP_DISK, STEP_MAPPED, STEP_DOES_NOT_FIT)
+    decided_again = (STEP_CYCLE, STEP_DISK, STEP_MAPPED, STEP_NOT_LOCKED, STEP_DOES_NOT_FIT)
     steps = [step for step in plan.steps if step.name not in decided_again]
     # What was mapped for want of memory is tried again; what was wished to be mapped stays so.
     residency = "repacked" if any(step.name == STEP_MAPPED for step in plan.steps) else plan.residency

@@ -96,6 +96,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         residency: One of RESIDENCIES: whether CPU-lane experts are copied into the CPU's faster layout, as
             stock llama.cpp does, or stay in the file mapping.
         policy: How the pool is filled. pins: experts that the user placed; the rest is automatic.
+        experts_used: Experts that compute each token; None for the model's own number. Another one changes answers.
         memory: Predicted memory by device and part. These are predictions, never measurements.
         steps: Degradations taken, in order; empty for the plan of first choice.
         goal: What it was made to be best at, one of GOALS.
@@ -120,6 +121,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     residency: str = "mapped"
     policy: CachePolicy = CachePolicy()
     pins: tuple[ExpertPin, ...] = ()
+    experts_used: int | None = None
     memory: tuple[MemoryPart, ...] = ()
     steps: tuple[Step, ...] = ()
     goal: str = "speed"

@@ -5,6 +5,7 @@ import msgspec
 from app.errors import AppError, ErrorCode
 from app.hardware.facts import Cpu, Gpu, GpuKind, Machine
 from app.model.facts import ModelFacts
+from app.placement.active_experts import check_experts_used
 from app.placement.cache.orders import check_policy, check_pool, check_residency
 from app.placement.kv_cache import CONTEXT_BLOCK, usable_kv_types
 from app.placement.plan import GOALS, KV_TYPES, CachePolicy, Step
@@ -33,6 +34,8 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
         pool_bytes: Size of the pool for single experts; 0 for none.
         residency: How CPU-lane experts are kept, one of RESIDENCIES.
         policy: How the pool is filled.
+        lock_bytes: Most bytes of main memory that are page-locked for copies; 0 for none.
+        experts_used: Experts that compute each token; another number than the model's own changes answers.
         goal: What the plan is best at, one of GOALS.
         tuned: Whether a plan that tuning kept may be taken in place of the planner's.
     """
@@ -45,6 +48,8 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
     pool_bytes: int | None = None
     residency: str | None = None
     policy: CachePolicy | None = None
+    lock_bytes: int | None = None
+    experts_used: int | None = None
     goal: str = GOALS[0]
     tuned: bool = True
 
@@ -75,6 +80,8 @@ def check_wishes(facts: ModelFacts, wishes: Wishes) -> None:
         check_residency(wishes.residency)
     if wishes.policy is not None:
         check_policy(wishes.policy)
+    check_policy(CachePolicy(lock_bytes=wishes.lock_bytes or 0))
+    check_experts_used(facts, wishes.experts_used)
     if wishes.kv_type is None:
         return
     usable = usable_kv_types(facts)

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from app.model.facts import ModelFacts
+from app.placement.active_experts import active_words
 from app.placement.memory import expert_bytes, predicted_use
 from app.placement.placing import STEP_DOES_NOT_FIT
 from app.placement.plan import CPU_LANE, DISK_LANE, Plan
@@ -30,11 +31,14 @@ def describe_plan(plan: Plan, facts: ModelFacts) -> str:
 
     Example: "4 of 10 experts are on the GPU; expect 18–22 tokens/s (predicted from this machine's measured
     rates). Experts of 18 of 48 layers on the GPU, 30 on the CPU; context 8,192 tokens; predicted 6.2 GiB on
-    CUDA0, 11.4 GiB of RAM". A plan that tuning kept ends with what it gained.
+    CUDA0, 11.4 GiB of RAM". One that uses another number of experts says that it
+    changes answers. A plan that tuning kept ends with what it gained.
     """
     context = f"context {plan.n_ctx:,} tokens"
     if plan.kv_type != "f16":
         context += f", {plan.kv_type} KV cache"
+    if active := active_words(facts, plan.experts_used):
+        context += f"; {active}"
     headline = describe_gain(plan, facts)
     tuned = f"; {plan.tuned}" if plan.tuned else ""
     return f"{headline}{' ' if headline else ''}{_placement(plan, facts)}; {context}; predicted {_memory(plan)}{tuned}"
@@ -62,7 +66,7 @@ def experts_on_gpus(plan: Plan, facts: ModelFacts) -> float:
 
 
 def describe_lanes(plan: Plan, facts: ModelFacts) -> tuple[str, ...]:
-    """One line for each lane that holds experts, GPUs first, and one for the pool.
+    """One line for each lane that holds experts, GPUs first, one for the pool, one for page-locked memory.
 
     Example: "CUDA0: experts of 18 layers (0–17), 6.4 GiB", "CUDA0: pool for single experts, 2.0 GiB".
     """
@@ -74,6 +78,8 @@ def describe_lanes(plan: Plan, facts: ModelFacts) -> tuple[str, ...]:
             lines.append(f"{lane}: experts of {_count(len(layers))} ({layer_runs(layers)}), {size}")
     if plan.pool_on and plan.pool_bytes:
         lines.append(f"{plan.pool_on}: pool for single experts, {format_bytes(plan.pool_bytes)}")
+    if plan.policy.lock_bytes and plan.pool_on not in (None, CPU_LANE):
+        lines.append(f"{CPU_LANE}: {format_bytes(plan.policy.lock_bytes)} page-locked for copies to {plan.pool_on}")
     return tuple(lines)
 
 

@@ -35,6 +35,16 @@ class BenchDevice:
             if result is not Result.OK:
                 raise AppError(ErrorCode.ENGINE_FAILED, f"The device refused {tensor.name}: {result.name}.")
 
+    @property
+    def device(self) -> ExpertDevice:
+        """The library's face."""
+        return self._device
+
+    @property
+    def context(self) -> int:
+        """The library's id of the context."""
+        return self._context
+
     def set_phase(self, phase: Phase) -> None:
         """What the next batches count as."""
         self._device.set_phase(self._context, phase)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from short_model import build_short_demo
 
 from app.commands import bench_runs
 from app.errors import AppError, ErrorCode
@@ -14,6 +15,7 @@ from app.placement.plan import Plan
 from app.placement.scenarios.schedule import OURS, QUICK, make_cases, schedule
 
 PLAN = Plan(model_files=("/models/none.gguf",), gpu=None, expert_lanes={}, n_ctx=2048)
+MODEL = "models/short demo.gguf"
 SCENARIOS = ("chat", "long-context", "batch8", "conflict", "sweep")
 RESULT_KEYS = {
     "scenario", "case", "variant", "threads", "n_ubatch", "prompt", "transient", "steady", "decode", "hit_rate",
@@ -24,7 +26,7 @@ RESULT_KEYS = {
 @pytest.fixture(scope="module")
 def home(tmp_path_factory):
     folder = tmp_path_factory.mktemp("bench home è")
-    assert run(folder, "demo", "--experts", 4, "--used", 2).returncode == 0
+    build_short_demo(folder / MODEL)
     return folder
 
 
@@ -38,7 +40,8 @@ def start(home, *arguments, **extra):
 
 def environment(home):
     kept = {name: value for name, value in os.environ.items() if name not in ("DISPLAY", "QT_QPA_PLATFORM")}
-    return dict(kept, EXPERT_LANES_HOME=str(home))
+    # Without a wish for the GPU that is played by the processor nobody waits for its driver.
+    return dict(kept, EXPERT_LANES_HOME=str(home), GGML_VK_VISIBLE_DEVICES="")
 
 
 def run(home, *arguments, **extra):
@@ -52,7 +55,7 @@ def run(home, *arguments, **extra):
 
 
 def quick(home, *arguments, **extra):
-    return run(home, "bench", "demo", "--quick", "--threads", 1, *arguments, **extra)
+    return run(home, "bench", home / MODEL, "--quick", "--threads", 1, *arguments, **extra)
 
 
 @pytest.fixture(scope="module")
@@ -138,21 +141,21 @@ def test_a_pool_and_its_hits_are_told(home):
     software = [gpu["device"] for gpu in gpus if gpu["kind"] == "software"]
     if not software:
         pytest.skip("no software Vulkan device: the driver or the engine's Vulkan backend is missing")
-    wishes = ("--gpu", software[0], "--pool", "100MiB", "--rounds", 1, "--json")
+    wishes = ("--gpu", software[0], "--pool", "12MiB", "--rounds", 1, "--json")
     done = quick(home, *wishes, GGML_VK_VISIBLE_DEVICES="0")
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     (result,) = told["results"]
     assert 0 < result["hit_rate"]["median"] <= 1
     pool = sum(buffer["bytes"] for buffer in result["buffers"] if buffer["part"] == "pool")
-    assert 0.9 * 100 * 1024**2 < pool <= 100 * 1024**2
+    assert 0.8 * 12 * 1024**2 < pool <= 12 * 1024**2
     assert result["vram_bytes"] > pool
     assert result["steady_per_gib_vram"] > 0
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a console's Ctrl-C cannot be sent to one process there")
 def test_ctrl_c_gives_what_was_measured_marked_incomplete(home):
-    arguments = ("bench", "demo", "--quick", "--rounds", 40, "--threads", 1, "--gpu", "none", "--json")
+    arguments = ("bench", home / MODEL, "--quick", "--rounds", 40, "--threads", 1, "--gpu", "none", "--json")
     with start(home, *arguments) as process:
         for line in process.stderr:
             if line.startswith("[3/"):

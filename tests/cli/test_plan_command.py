@@ -18,7 +18,7 @@ from app.placement.evidence import planned
 from app.placement.plan import Plan
 from app.placement.planner import Wishes
 from app.placement.scenarios.figure import Figure
-from app.placement.speed.calibration import Calibration, ComputeRate
+from app.placement.speed.calibration import Calibration, ComputeRate, CopyRate
 from app.placement.tuner.types import Tried, TunedPlan
 
 
@@ -135,7 +135,40 @@ def test_a_tuned_plan_is_used_and_said_unless_told_otherwise(model, plan_of, tmp
     assert any("The tuned plan is not used" in note for note in damaged["notes"])
 
 
-def test_memory_is_page_locked_only_where_that_is_wished(model, plan_of):
+def test_memory_is_page_locked_where_that_was_measured_to_gain_unless_it_is_wished_off(model, plan_of):
+    machine = make_machine(make_gpu(7 * GIB), ram=30 * GIB)
+    plan_of(model, machine)  # the home is this test's now
+    calibrations.keep(
+        Calibration(
+            machine=fingerprint(machine),
+            engine=engine_name(ENGINE),
+            measured_at=datetime.now(UTC).isoformat(),
+            seconds=20.0,
+            compute=(
+                ComputeRate(device="CUDA0", type="q4_K", bytes_per_second=300e9, flops_per_second=600e9),
+                ComputeRate(device="CPU", type="q4_K", threads=6, bytes_per_second=20e9, flops_per_second=40e9),
+            ),
+            copies=tuple(
+                CopyRate(device="CUDA0", direction="to_device", pinned=pinned, bytes_per_second=rate)
+                for pinned, rate in ((True, 38.6e9), (False, 7.1e9))
+            ),
+        )
+    )
+    plan = as_json(plan_of(model, machine, "--json"))
+    assert plan["policy"]["lock_bytes"] > GIB
+    assert [step["name"] for step in plan["steps"]] == ["page-locked memory"]
+    status, out, _ = plan_of(model, machine)
+    assert status == 0
+    assert "page-locked for copies to CUDA0" in out
+    assert "step: page-locked memory: CUDA0 was measured to copy experts 5.4 times as fast" in out
+    off = as_json(plan_of(model, machine, "--lock", 0, "--json"))
+    assert (off["policy"]["lock_bytes"], off["steps"]) == (0, [])
+    assert off["speed"]["prompt"]["likely"] < plan["speed"]["prompt"]["likely"]
+    kind = as_json(plan_of(model, machine, "--policy", "decay", "--json"))["policy"]
+    assert (kind["kind"], kind["lock_bytes"]) == ("decay", plan["policy"]["lock_bytes"])
+
+
+def test_without_a_calibration_memory_is_page_locked_only_where_that_is_wished(model, plan_of):
     machine = make_machine(make_gpu(7 * GIB))
     assert as_json(plan_of(model, machine, "--json"))["policy"]["lock_bytes"] == 0
     locked = as_json(plan_of(model, machine, "--lock", "4GiB", "--json"))["policy"]

@@ -8,10 +8,10 @@ import sys
 import time
 
 import pytest
+from short_model import build_short_demo
 
 from app.engine.client import EngineClient
 from app.errors import AppError, ErrorCode
-from app.library import demo
 from app.library.speed_evidence import evidence_of
 from app.library.tuned_plans import keep_tuned, key, tuned_plan
 from app.model import read_facts
@@ -24,11 +24,8 @@ SHORT = Budget(prompt_tokens=8, decode_tokens=6)
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
-    """The demonstration model below a home of its own."""
-    path = tmp_path_factory.mktemp("home") / "models" / "demo.gguf"
-    path.parent.mkdir()
-    demo.build_demo(path, experts=4, used=2)
-    return path
+    """A short model below a home of its own."""
+    return build_short_demo(tmp_path_factory.mktemp("home") / "models" / "demo.gguf")
 
 
 def tune(model, *arguments, **options):
@@ -36,7 +33,7 @@ def tune(model, *arguments, **options):
     words = [sys.executable, "-m", "app", "tune", model, "--ctx", 512, "--threads", 1, "--json", *arguments]
     return subprocess.Popen(
         list(map(str, words)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, encoding="utf-8",
-        env=dict(os.environ, EXPERT_LANES_HOME=str(model.parents[1])), **options,
+        env=dict(os.environ, EXPERT_LANES_HOME=str(model.parents[1]), GGML_VK_VISIBLE_DEVICES=""), **options,
     )  # fmt: skip
 
 
@@ -111,6 +108,7 @@ def runner(model, monkeypatch):
     from app.commands.tuning import TrialRunner
 
     monkeypatch.setenv("EXPERT_LANES_HOME", str(model.parents[1]))
+    monkeypatch.setenv("GGML_VK_VISIBLE_DEVICES", "")
     with EngineClient() as client:
         made = TrialRunner(client, EngineClient, time.monotonic)
         yield made, client

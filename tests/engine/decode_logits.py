@@ -42,6 +42,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
         insert_cap, window: As in `CachePolicy`.
         wait: A layer waits for its copies, so that hits are the same in every run.
         lock_bytes: Main memory that may be page-locked for copies.
+        resident: Share of all experts that may stay in main memory; 0 leaves that to the system.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     window: int = 0
     wait: bool = True
     lock_bytes: int = 0
+    resident: float = 0.0
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,6 +69,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         pool_device: ggml's name of the device that has the pool.
         device_library: Library of a device of the tests' own, which is loaded; empty for none.
         threads: Of the CPU.
+        experts_used: Experts that compute each token; None for the model's own number.
         batches: Sizes, in tokens.
         prompt: Text to answer instead, greedily, with `answer` tokens; the ids are stored.
         runs: Passes, all in one context: pools are resized between them.
@@ -80,6 +83,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     pool_device: str = "CPU"
     device_library: str = ""
     threads: int = 1
+    experts_used: int | None = None
     batches: tuple[int, ...] = BATCHES
     prompt: str = ""
     answer: int = 0
@@ -153,6 +157,8 @@ def configure(device: ExpertDevice, context: int, run: Run, pool_device: str) ->
     largest = max(layer.expert_bytes for layer in device.layers(context))
     staging = run.staging * largest + PADDING if run.staging else 0
     device.set_pool(context, pool_device, 0, 0)
+    experts = sum(layer.experts * layer.expert_bytes for layer in device.layers(context))
+    device.set_resident(context, int(run.resident * experts))
     result = device.set_pool(context, pool_device, pool_bytes(device, context, run.pool), staging)
     assert result == 0, f"set_pool answered {result!r}: {device.pool(context, pool_device).reason!r}"
 
@@ -160,7 +166,8 @@ def configure(device: ExpertDevice, context: int, run: Run, pool_device: str) ->
 def counts(device: ExpertDevice, context: int) -> dict[str, int]:
     """Sums over decoding and prompts."""
     totals = [device.totals(context, phase) for phase in (Phase.DECODE, Phase.PROMPT)]
-    names = ("tokens", "hits", "misses", "streamed", "inserts", "evictions", "inserted_bytes", "layers")
+    names = ("tokens", "hits", "misses", "streamed", "inserts", "evictions", "inserted_bytes", "layers",
+             "cold_experts", "cold_reads", "cold_bytes")  # fmt: skip
     sums = {name: sum(int(getattr(total, name)) for total in totals) for name in names}
     routed = [device.routing(context, phase) for phase in (Phase.DECODE, Phase.PROMPT)]
     graphs, nodes = device.work(context)
@@ -181,6 +188,8 @@ def facts(device: ExpertDevice, context: int, before: dict[str, int], pool_devic
         "resident": pool.resident,
         "result": pool.result,
         "reason": pool.reason.decode(),
+        "in_memory": device.memory(context).resident,
+        "given_up": device.memory(context).evictions,
         "locked": pool.locked,
         "ahead": pool.ahead,
         "layer_slots": [layer.slots for layer in layers],
@@ -198,7 +207,14 @@ def decode(process: LlamaProcess, path: Path, job: Job) -> dict[str, Any]:
     device = process.device
     if device:
         device.set_residency(Residency.REPACKED if job.repacked else Residency.MAPPED)
-    model = process.load(path, gpu=job.gpu, experts_on_gpu=job.experts_on_gpu, repack=job.repack, no_host=job.repacked)
+    model = process.load(
+        path,
+        gpu=job.gpu,
+        experts_on_gpu=job.experts_on_gpu,
+        repack=job.repack,
+        no_host=job.repacked,
+        experts_used=job.experts_used,
+    )
     context = model.context(threads=job.threads)
     found: dict[str, Any] = {}
     told: dict[str, Any] = {}

@@ -55,10 +55,14 @@ WITH_PROMPT = ("mixtral", "gpt_oss", "fused_gate_up", "weight_before", "quantise
 
 
 class OnBoth(NamedTuple):
-    """Stock's logits of one model on either device, [rows, vocabulary]."""
+    """Stock's logits of one model on either device, [rows, vocabulary]; on the GPU in each of some ways."""
 
     on_cpu: np.ndarray
-    on_gpu: np.ndarray
+    on_gpu: tuple[np.ndarray, ...]
+
+    def allowed(self) -> np.ndarray:
+        """How far from the CPU ours may be: half as far again as stock on that GPU, of its ways the farthest."""
+        return 1.5 * np.max([distances(logits, self.on_cpu) for logits in self.on_gpu], axis=0) + FLOOR
 
 
 @pytest.fixture(scope="module")
@@ -169,11 +173,26 @@ def gpu_batches(shape: str) -> tuple[int, ...]:
     return GPU_BATCHES_WITH_PROMPT if shape in WITH_PROMPT else GPU_BATCHES
 
 
+# Quantised weights are multiplied by rounded inputs, and a GPU's kernels for a few rows and for many differ in more
+# than the order of their sums. CUDA's matrix-vector kernel for Q4_0 takes the offset of 8 times the sum of the inputs
+# as they were, its matrix-matrix kernel and the CPU that of the rounded ones. A prompt whose experts ours sends in
+# parts of 64 pairs is so as near to the CPU as stock is with one token at a time, and farther from it than stock with
+# the whole batch: by 1.4 in the median row on an H200 with `quantised_mixtral`. A calculation of both kinds of kernel
+# for 25 seeds of that model gave for largest logit, largest row and median row 1.21, 1.11 and 1.41 times the distance
+# of stock's batches (at most 1.69, 1.58, 1.64) and 1.00, 0.98 and 0.99 times that of its single tokens (at most 1.38,
+# 1.40, 1.14), with the same experts for every token throughout. So both ways of stock count.
 def stock_on_both(folder: Path, gpu: str, batches: tuple[int, ...], *paths: Path) -> dict[str, OnBoth]:
-    """Logits of stock on the CPU and of stock fully on the GPU, by model."""
-    on_cpu = decode(folder / "cpu", Job(repack=False, batches=batches), *paths)
-    on_gpu = decode(folder / "gpu", Job(gpu=gpu, experts_on_gpu=True, batches=batches), *paths)
-    return {name: OnBoth(on_cpu[name].logits["stock"], on_gpu[name].logits["stock"]) for name in on_cpu}
+    """Logits of stock on the CPU and of stock fully on the GPU, by model; of quantised ones there also singly."""
+    on_gpu = Job(gpu=gpu, experts_on_gpu=True, batches=batches)
+    cpu = decode(folder / "cpu", Job(repack=False, batches=batches), *paths)
+    gpus = [decode(folder / "gpu", on_gpu, *paths)]
+    if quantised := [path for path in paths if path.stem in QUANTISED]:
+        singly = msgspec.structs.replace(on_gpu, batches=(1,) * sum(batches))
+        gpus.append(decode(folder / "singly", singly, *quantised))
+    return {
+        name: OnBoth(cpu[name].logits["stock"], tuple(its[name].logits["stock"] for its in gpus if name in its))
+        for name in cpu
+    }
 
 
 @pytest.fixture(scope="module")
@@ -187,7 +206,7 @@ def references(models, any_gpu, tmp_path_factory) -> dict[str, OnBoth]:
 
 
 def assert_as_near(folder: Path, job: Job, runs: tuple[Run, ...], model: Path, stock: OnBoth) -> None:
-    allowed = 1.5 * distances(stock.on_gpu, stock.on_cpu) + FLOOR
+    allowed = stock.allowed()
     for run in runs:
         ours = decode(folder / run.name, msgspec.structs.replace(job, runs=(run,)), model)[model.stem]
         assert_counts_agree(run, ours.facts[run.name])
@@ -214,8 +233,8 @@ def test_repacked_experts_are_the_devices_also_where_a_gpu_has_attention_and_poo
     ours = decode(tmp_path, msgspec.structs.replace(job, runs=(run,)), models[shape])[shape]
     assert ours.facts[run.name]["repacked_layers"] >= 1
     assert_counts_agree(run, ours.facts[run.name])
-    allowed = 1.5 * distances(references[shape].on_gpu, references[shape].on_cpu) + FLOOR
-    assert (distances(ours.logits[run.name], references[shape].on_cpu) <= allowed).all()
+    found = distances(ours.logits[run.name], references[shape].on_cpu)
+    assert (found <= references[shape].allowed()).all()
 
 
 def test_with_attention_and_pool_on_one_gpu_large_prompts_stay_as_near_as_stock(models, any_gpu, tmp_path):

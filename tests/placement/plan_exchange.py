@@ -73,6 +73,7 @@ def plans(draw):
         residency=draw(st.sampled_from(["repacked", "mapped"])),
         policy=draw(policies),
         pins=tuple(draw(st.lists(pins, max_size=3))),
+        experts_used=draw(st.none() | st.integers(1, facts.expert_count)),
     )
     return facts, msgspec.structs.replace(plan, memory=predict(facts, MACHINE, plan))
 

@@ -70,6 +70,7 @@ def test_without_a_kept_plan_or_with_the_wish_to_plan_anew_it_is_the_planners():
         ({"whole_layers": 3}, "whole layers"),
         ({"residency": "mapped"}, "residency"),
         ({"policy": CachePolicy(kind="decay")}, "cache policy"),
+        ({"lock_bytes": GIB}, "page-locked memory"),
         ({"goal": "quiet"}, "goal"),
     ],
 )

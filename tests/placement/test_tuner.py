@@ -302,6 +302,19 @@ def test_page_locked_memory_is_tried_for_copies_to_a_card_and_bounded():
     assert bounded.plan.policy.lock_bytes == 8 * GIB
 
 
+def test_locking_that_the_planner_chose_is_compared_with_none():
+    machine = make_machine(make_gpu(8 * GIB), ram=60 * GIB, ram_total=64 * GIB)
+    plain = make_plan(qwen3_30b(), machine)
+    base = msgspec.structs.replace(plain, policy=CachePolicy(lock_bytes=2 * GIB))
+    made = Candidates(qwen3_30b(), machine, base, Wishes()).single_changes()
+    tried = {its.plan.policy.lock_bytes: its.words for its in made if its.choice.lock_bytes is not None}
+    assert tried[0] == "nothing page-locked"
+    assert max(tried) > 2 * GIB
+    wished = Candidates(qwen3_30b(), machine, base, Wishes(lock_bytes=2 * GIB)).single_changes()
+    assert not [its for its in wished if its.choice.lock_bytes is not None]
+    assert {its.plan.policy.lock_bytes for its in wished} == {2 * GIB}
+
+
 def test_page_locked_memory_is_never_tried_where_it_does_harm_or_nothing():
     card = make_gpu(8 * GIB)
     little = make_machine(card, ram=8 * GIB, ram_total=16 * GIB)

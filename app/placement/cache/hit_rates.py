@@ -6,6 +6,7 @@ bounds, from hit rates that were published for a few models.
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from itertools import accumulate
 
 import msgspec
@@ -32,6 +33,8 @@ _PUBLISHED = {
 _DOUBT = 0.25
 # Points of a recorded curve, about: with fewer experts than that, a round of one slot more in each layer gets several.
 _POINTS = 512
+# A curve made of layers' rates is made for each set of layers that the planner asks for: fewer points are enough.
+_CLOSE_SLOTS, _FAR_SLOTS = 32, 64
 
 
 class HitPoint(msgspec.Struct, frozen=True, array_like=True):
@@ -48,12 +51,13 @@ class HitCurve(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         points: By rising pool bytes, the first is a pool of 0; hit rates never fall from one to the next.
-        basis: One of BASES: "trace", LRU on a recorded routing, where the bounds are the value itself; or
-            "assumed", from published figures of other models.
+        basis: One of BASES: "trace", LRU on a recorded routing; or "assumed", from published figures of other models.
+        tokens: Decoded tokens that were recorded; 0 where nobody counted them.
     """
 
     points: tuple[HitPoint, ...]
     basis: str
+    tokens: int = 0
 
     def at(self, pool_bytes: int) -> float:
         """Likeliest hit rate with a pool of `pool_bytes`: exact at the points, a straight line between them."""
@@ -96,6 +100,41 @@ def from_trace(
     return HitCurve(points=tuple(points), basis="trace")
 
 
+def from_layers(
+    rates: Mapping[int, Sequence[Sequence[float]]], expert_bytes: Mapping[int, int], tokens: int
+) -> HitCurve:
+    """The curve of a recorded routing from each layer's hit rates, with as many slots in every layer at its points.
+
+    Args:
+        rates: Layer index to parts of the recording, the same number of them everywhere, two at least: in each the
+            hit rate of LRU with 0, 1, … and all of the layer's experts in slots. The likeliest is the mean of the
+            last two parts, the bounds are the highest and the lowest of all.
+        expert_bytes: Layer index to bytes of one expert, for the same layers.
+        tokens: Decoded tokens that were recorded.
+    """
+    layers = sorted(rates)
+    round_bytes = sum(expert_bytes[layer] for layer in layers)
+    experts = max((len(rates[layer][0]) - 1 for layer in layers), default=0)
+    points = []
+    for slots in _slots_of_interest(experts):
+        parts = [
+            sum(
+                expert_bytes[layer] * of_layer[min(slots, len(of_layer) - 1)]
+                for layer, of_layer in zip(layers, of_part, strict=True)
+            )
+            / round_bytes
+            for of_part in zip(*(rates[layer] for layer in layers), strict=True)
+        ]
+        points.append(HitPoint(slots * round_bytes, min(parts), (parts[-2] + parts[-1]) / 2, max(parts)))
+    return HitCurve(points=tuple(points), basis="trace", tokens=tokens)
+
+
+def _slots_of_interest(experts: int) -> list[int]:
+    """Every number of slots up to where curves get flat, then about as many again up to all experts."""
+    close = range(min(experts, _CLOSE_SLOTS) + 1)
+    return sorted({*close, *(experts * part // _FAR_SLOTS for part in range(_FAR_SLOTS + 1))})
+
+
 def assumed(facts: ModelFacts, layers: Iterable[int] | None = None) -> HitCurve:
     """What a pool may be expected to hit where no routing of the model was recorded.
 
@@ -118,6 +157,7 @@ def assumed(facts: ModelFacts, layers: Iterable[int] | None = None) -> HitCurve:
     return HitCurve(points=tuple(points), basis="assumed")
 
 
+@cache
 def _assumed_rates(slots: int, experts: int) -> tuple[float, float, float]:
     """Low, likely and high hit rate with `slots` of `experts` in the pool."""
     uniform = slots / experts

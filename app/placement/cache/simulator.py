@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from app.placement.cache import hit_rates
 from app.placement.cache.hit_rates import HitCurve
+from app.placement.cache.recorded_hits import LayerRates, RecordedHits, least_tokens
 from app.placement.cache.simulator_library import QUARTERS, LayerCounts, LayerTrace, simulator_library
 from app.placement.cache.trace import Trace
 from app.placement.plan import PINS, CachePolicy, ExpertPin
@@ -90,6 +91,30 @@ def hit_curve(
         {layer: int(routed_by_quarter(routing)[part].sum()) for layer, routing in layers.items()},
         expert_bytes,
     )
+
+
+def recorded_hits(trace: Trace, expert_bytes: Mapping[int, int]) -> RecordedHits:
+    """Hit rates of LRU by layer and slots, for curves of any plan of the model that was recorded.
+
+    Layers with too few tokens are left out.
+
+    Args:
+        trace: The recording.
+        expert_bytes: The model's layers that have experts.
+
+    Raises:
+        AppError: file_unreadable, the trace is damaged; engine_missing, the native simulator is not installed.
+    """
+    layers = {layer: its for layer, its in split_layers(trace).items() if layer in expert_bytes}
+    used = trace.header.experts_used
+    least = max((least_tokens(its.experts, used) for its in layers.values()), default=least_tokens(1, 1))
+    long_enough = {layer: its for layer, its in layers.items() if its.steps >= least}
+    rates = {}
+    for layer, hits in lru_hits(long_enough).items():
+        routed = routed_by_quarter(long_enough[layer])
+        quarters = [(hits[part] / routed[part]).tolist() for part in range(1, QUARTERS)]
+        rates[layer] = LayerRates(tuple(tuple(quarter) for quarter in quarters))
+    return RecordedHits(tokens=max((its.steps for its in layers.values()), default=0), least_tokens=least, layers=rates)
 
 
 def routed_by_quarter(layer: LayerTrace) -> npt.NDArray[np.int64]:

@@ -22,6 +22,8 @@ from app.units import format_bytes
 FORMAT = "expert-lanes routing trace"
 VERSION = 1
 LOST = -1
+KEPT_BYTES = 32 << 20
+"""More than a file that keeps the latest routings ever has: a larger one is damaged."""
 ENTRY = np.dtype([("token", "<u4"), ("layer", "<i2"), ("expert", "<i2"), ("weight", "<f4")])
 
 _LOSS = struct.Struct("<Ihhf")
@@ -62,6 +64,11 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     lost: int
 
 
+def kept_name(fingerprint: str) -> str:
+    """Name of the file that keeps the latest routings of a model, by `ModelFacts.fingerprint`."""
+    return f"{fingerprint}.trace"
+
+
 def encode_header(header: TraceHeader) -> bytes:
     """The file's first line."""
     return msgspec.json.encode(header) + b"\n"
@@ -72,8 +79,8 @@ def encode_loss(entries: int) -> bytes:
     return _LOSS.pack(min(entries, 2**32 - 1), LOST, LOST, 0.0)
 
 
-def read_trace(path: Path) -> Trace:
-    """Read the trace at `path`.
+def read_trace(path: Path, largest: int = _LARGEST) -> Trace:
+    """Read the trace at `path`, of `largest` bytes at most.
 
     Raises:
         AppError: file_missing; file_unreadable, also for a file that is no trace, of a later version, or too large.
@@ -81,9 +88,10 @@ def read_trace(path: Path) -> Trace:
     try:
         with path.open("rb") as file:
             header = _header(file.readline(_LONGEST_HEADER), path)
-            if os.fstat(file.fileno()).st_size > _LARGEST:
-                largest = format_bytes(_LARGEST)
-                raise AppError(ErrorCode.FILE_UNREADABLE, f"The routing trace {path} is larger than {largest}.")
+            if os.fstat(file.fileno()).st_size > largest:
+                raise AppError(
+                    ErrorCode.FILE_UNREADABLE, f"The routing trace {path} is larger than {format_bytes(largest)}."
+                )
             data = file.read()
     except OSError as error:
         missing = error.errno == errno.ENOENT

@@ -7,6 +7,7 @@ import msgspec
 from app.errors import AppError, ErrorCode
 from app.hardware.facts import Machine
 from app.model.facts import ModelFacts
+from app.placement.active_experts import check_experts_used
 from app.placement.cache.orders import check_pins, check_pool
 from app.placement.exchange.formats import Imported
 from app.placement.memory import fits, predict
@@ -31,6 +32,7 @@ def checked(plan: Plan, facts: ModelFacts, machine: Machine, remarks: Iterable[s
     check_devices((plan.gpu, *plan.expert_lanes.values(), plan.pool_device), machine)
     _check_numbers(plan, facts, machine)
     check_pool(plan.pool_bytes, plan.staging_bytes)
+    check_experts_used(facts, plan.experts_used)
     check_pins(plan.pins, dict.fromkeys(facts.moe_layers, facts.expert_count))
     load_arguments(plan)
     if (plan.pool_bytes or plan.staging_bytes) and plan.pool_on is None:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from app.errors import AppError, ErrorCode
 from app.model.facts import ModelFacts
+from app.placement.active_experts import active_words
 from app.placement.exchange.formats import Exported, lost_experts
 from app.placement.plan import CPU_LANE, DISK_LANE, Plan
 
@@ -124,6 +125,8 @@ def _lost(plan: Plan, facts: ModelFacts) -> list[str]:
     others = [gpu for gpu in plan.gpus if gpu != plan.gpu]
     if others:
         lost.append(f"Layers with experts on {', '.join(others)} are there as a whole, attention included.")
+    if active := active_words(facts, plan.experts_used):
+        lost.append(f"A device_map does not say how many experts compute: {active}, is the model's configuration's.")
     lost.append(
         f"A device_map says only where weights lie: the context of {plan.n_ctx:,} tokens, the {plan.kv_type} cache, "
         "threads and batch sizes are lost."

@@ -4,6 +4,7 @@ Names and meanings of the flags are those of llama.cpp's `common/arg.cpp` at the
 """
 
 from app.model.facts import ModelFacts
+from app.placement.active_experts import active_words, experts_used_key
 from app.placement.exchange.command_line import join
 from app.placement.exchange.formats import Exported, layers_off_gpu, leading_count, lost_experts
 from app.placement.overrides import load_arguments
@@ -27,6 +28,8 @@ def export_flags(plan: Plan, facts: ModelFacts, program: str, shell: str) -> Exp
             f"For prompts {program} copies the CPU's experts to {plan.gpu}, which takes memory there that this plan "
             "may not count; --no-op-offload prevents it."
         )
+    if active := active_words(facts, plan.experts_used):
+        notes.append(f"The line has {active}.")
     return Exported(text=join(llama_arguments(plan, facts, program), shell), lost=tuple(lost), notes=tuple(notes))
 
 
@@ -46,6 +49,8 @@ def llama_arguments(plan: Plan, facts: ModelFacts, program: str) -> tuple[str, .
     arguments += ["-ctk", plan.kv_type, "-ctv", plan.kv_type]
     if plan.kv_type != "f16":
         arguments += ["-fa", "on"]  # llama.cpp refuses a quantised V cache without
+    if plan.experts_used is not None:
+        arguments += ["--override-kv", f"{experts_used_key(facts.architecture)}=int:{plan.experts_used}"]
     if plan.residency == "mapped":
         arguments.append("--no-repack")
     if program == "llama-server":

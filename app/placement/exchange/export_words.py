@@ -1,6 +1,7 @@
 """A plan as settings to make by hand in LM Studio and in Ollama."""
 
 from app.model.facts import ModelFacts
+from app.placement.active_experts import active_words
 from app.placement.exchange.formats import Exported, layers_off_gpu, leading_count, lost_experts
 from app.placement.plan import CPU_LANE, Plan
 from app.placement.words import named_layers
@@ -10,7 +11,7 @@ _KV_NAMES = {"f16": "F16", "q8_0": "Q8_0", "q4_0": "Q4_0"}
 
 def lm_studio(plan: Plan, facts: ModelFacts) -> Exported:
     """`plan` in the names of LM Studio's load settings (0.3.23 and later, for the setting of experts)."""
-    lost = [*lost_experts(plan, "LM Studio"), *_lost_of_llama(plan, "LM Studio")]
+    lost = [*lost_experts(plan, "LM Studio"), *_lost_of_llama(plan, facts, "LM Studio")]
     off_gpu = layers_off_gpu(plan, facts)
     lines = [
         f"Context Length: {plan.n_ctx}",
@@ -27,6 +28,7 @@ def lm_studio(plan: Plan, facts: ModelFacts) -> Exported:
             )
         lines.append(f"Number of layers for which to force MoE weights onto CPU: {count}")
     lines += [
+        *([f"Number of Experts: {plan.experts_used}"] if plan.experts_used is not None else []),
         f"CPU Thread Pool Size: {plan.threads}",
         f"Evaluation Batch Size: {plan.n_ubatch}",
         f"Offload KV Cache to GPU Memory: {'on' if plan.gpu else 'off'}",
@@ -41,7 +43,7 @@ def lm_studio(plan: Plan, facts: ModelFacts) -> Exported:
 
 def ollama(plan: Plan, facts: ModelFacts) -> Exported:
     """`plan` as lines of a Modelfile, and variables of Ollama's server."""
-    lost = [*lost_experts(plan, "Ollama"), *_lost_of_llama(plan, "Ollama")]
+    lost = [*lost_experts(plan, "Ollama"), *_lost_of_llama(plan, facts, "Ollama")]
     off_gpu = layers_off_gpu(plan, facts)
     whole = [layer for layer in range(facts.layers) if layer not in off_gpu] if plan.gpu else []
     if plan.gpu and off_gpu:
@@ -66,7 +68,7 @@ def ollama(plan: Plan, facts: ModelFacts) -> Exported:
     return Exported(text="\n".join(lines), lost=tuple(lost), notes=_card_notes(plan))
 
 
-def _lost_of_llama(plan: Plan, program: str) -> list[str]:
+def _lost_of_llama(plan: Plan, facts: ModelFacts, program: str) -> list[str]:
     """What llama.cpp's own programs can be told and this one cannot."""
     lost = []
     if len(plan.gpus) > 1:
@@ -83,6 +85,8 @@ def _lost_of_llama(plan: Plan, program: str) -> list[str]:
         lost.append(
             f"{program} copies experts on the CPU into the faster layout where it can; the plan leaves them mapped."
         )
+    if program == "Ollama" and (active := active_words(facts, plan.experts_used)):
+        lost.append(f"Ollama cannot be told how many experts compute: {active}, is lost.")
     if program == "LM Studio" and plan.n_seq_max > 1:
         lost.append(f"The plan decodes {plan.n_seq_max} conversations together; LM Studio sets that elsewhere.")
     return lost

@@ -10,11 +10,12 @@ import msgspec
 from app.errors import AppError, ErrorCode
 from app.hardware.facts import Machine
 from app.model.facts import ModelFacts
+from app.placement.active_experts import check_experts_used, experts_used_key
 from app.placement.exchange.check_plan import MOST_SEQUENCES, checked
 from app.placement.exchange.command_line import split
 from app.placement.exchange.formats import Imported
 from app.placement.exchange.import_places import read_places
-from app.placement.exchange.llama_flags import LlamaLine, read_line
+from app.placement.exchange.llama_flags import LlamaLine, number, read_line
 from app.placement.kv_cache import full_cells
 from app.placement.lanes import gpu_lanes, with_gpu_lanes
 from app.placement.plan import CachePolicy, Plan
@@ -62,7 +63,9 @@ def import_flags(
     batches = _batches(line)
     n_ctx = _context(line, facts, remarks)
     places = read_places(line, facts, machine, tensors) if line.places else None
-    wishes = Wishes(gpu=places.gpu if places else AUTO_GPU, n_ctx=n_ctx, kv_type=kv_type)
+    experts_used = _experts_used(line, facts, remarks)
+    gpu = places.gpu if places else AUTO_GPU
+    wishes = Wishes(gpu=gpu, n_ctx=n_ctx, kv_type=kv_type, experts_used=experts_used)
     base = make_plan(facts, machine, wishes)
     n_ctx = base.n_ctx if n_ctx is None else n_ctx
     threads, threads_batch = _threads(line, machine, base)
@@ -77,6 +80,7 @@ def import_flags(
         cpu_cores=_cores(line, remarks),
         n_seq_max=_sequences(line, remarks),
         residency="mapped" if line.repack is False else "repacked",
+        experts_used=experts_used,
         speed=None,
     )
     if places is None:
@@ -159,6 +163,23 @@ def _sequences(line: LlamaLine, remarks: list[str]) -> int:
             f"-np {count} without -kvu divides the context into {count} equal parts; here the conversations share it."
         )
     return count
+
+
+def _experts_used(line: LlamaLine, facts: ModelFacts, remarks: list[str]) -> int | None:
+    """The number of experts for each token, of which llama.cpp takes the first that the line says."""
+    key, found = experts_used_key(facts.architecture), None
+    for entry in line.metadata:
+        name, _, value = entry.partition("=")
+        if name != key:
+            remarks.append(f"--override-kv {entry} is not taken over: the model is loaded as its file says.")
+        elif not value.startswith("int:"):
+            remarks.append(f"--override-kv {entry} does nothing: llama.cpp wants an int there.")
+        elif found is not None:
+            remarks.append(f"--override-kv {entry} does nothing: the first one, {found}, counts.")
+        else:
+            found = number("--override-kv", value.removeprefix("int:"))
+            check_experts_used(facts, found)
+    return found
 
 
 def _cores(line: LlamaLine, remarks: list[str]) -> tuple[int, ...]:

@@ -81,7 +81,6 @@ _NOT_HERE = {
     "--mlock": "memory is not locked here",
     "--no-op-offload": "whether missing experts are copied over is the policy's matter here",
     "--rpc": "only this machine's devices are used here",
-    "--override-kv": "the model is loaded as its file says",
     "--lora": "no adapters are loaded here",
     "-cmoed": "there is no draft model here",
     "-md": "there is no draft model here",
@@ -113,6 +112,7 @@ class LlamaLine(msgspec.Struct, kw_only=True):
     Attributes:
         remarks: One sentence for each thing that is not taken over.
         counts: `--n-cpu-moe` as given, for a remark where it is more than there is.
+        metadata: What `--override-kv` was given, one `KEY=TYPE:VALUE` each.
     """
 
     model: str | None = None
@@ -138,6 +138,7 @@ class LlamaLine(msgspec.Struct, kw_only=True):
     cpu_mask: str | None = None
     cpu_range: str | None = None
     batch_mask: str | None = None
+    metadata: list[str] = []
     remarks: list[str] = []
 
     @property
@@ -210,6 +211,8 @@ class _Reader:
             self._line.overrides.append(Override(flag, ALL_EXPERTS, "CPU"))
         elif flag in ("-ncmoe", "--n-cpu-moe"):
             self._take_leading(flag)
+        elif flag == "--override-kv":
+            self._line.metadata += self._value(flag).split(",")
         elif flag in _NUMBERS:
             self._set(_NUMBERS[flag], flag, number(flag, self._value(flag)))
         elif flag in _TEXTS:

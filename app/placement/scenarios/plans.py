@@ -4,6 +4,7 @@ import msgspec
 
 from app.hardware.facts import Machine
 from app.model.facts import ModelFacts
+from app.placement.active_experts import facts_with
 from app.placement.lanes import gpu_lanes, with_gpu_lanes
 from app.placement.memory import Shortfall, expert_bytes, fits, predicted_use
 from app.placement.plan import DISK_LANE, CachePolicy, Plan, Step
@@ -82,7 +83,7 @@ def case_plan(
         pool_short = 0 if pool_wished else short.get(changed.pool_on or "", 0)
         droppable = [layer for layer, lane in on_gpu.items() if lane in short]
         cycle = expert_bytes(facts, (layer for layer in facts.moe_layers if layer not in on_gpu))
-        cycle = cycle // max(facts.expert_count, 1) * facts.experts_used
+        cycle = cycle // max(facts.expert_count, 1) * facts_with(facts, plan.experts_used).experts_used
         if pool_short and changed.pool_bytes - pool_short >= cycle:
             changed = msgspec.structs.replace(changed, pool_bytes=changed.pool_bytes - pool_short)
         elif droppable:

@@ -4,6 +4,7 @@ import msgspec
 
 from app.hardware.facts import Machine
 from app.model.facts import ModelFacts
+from app.placement.active_experts import facts_with
 from app.placement.cache.hit_rates import HitCurve
 from app.placement.memory import predict
 from app.placement.plan import CPU_LANE, DISK_LANE, Plan
@@ -74,7 +75,7 @@ def speed_curve(
         for layer, lane in plan.expert_lanes.items()
         if lane in (CPU_LANE, DISK_LANE) and layer in facts.expert_bytes
     }
-    cycle = facts.experts_used * sum(sizes.values())
+    cycle = facts_with(facts, plan.experts_used).experts_used * sum(sizes.values())
     largest = facts.expert_count * sum(sizes.values())
     most = largest if most_bytes is None else max(min(most_bytes, largest), 0)
     curve = hit_curve or curve_for(facts, plan)

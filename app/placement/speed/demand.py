@@ -4,6 +4,7 @@ import msgspec
 
 from app.hardware.facts import Machine
 from app.model.facts import ModelFacts
+from app.placement.active_experts import facts_with
 from app.placement.cache.hit_rates import HitCurve, assumed
 from app.placement.memory import copies_weights, expert_bytes, spare_bytes
 from app.placement.plan import CPU_LANE, DISK_LANE, ExpertPin, Plan
@@ -26,7 +27,7 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Hits(msgspec.Struct, frozen=True, kw_only=True):
-    """What share of routed expert bytes of the layers off the GPUs is in the pool, and of the disk lane's on disk."""
+    """What share of the routed expert bytes of the layers off the GPUs is in the pool, and what share on disk."""
 
     pool: float
     cold: float
@@ -44,8 +45,8 @@ class Demand(msgspec.Struct, frozen=True, kw_only=True):
         weight_bytes: Bytes one weight takes, of the commonest type.
         whole: Layers whose experts are whole on a GPU, by GPU.
         off: The other layers, which the processor and the pool share.
-        disk: Those of `off` in the disk lane.
-        warm_share: Share of the disk lane's experts that main memory has room for.
+        warm_share: Share of the experts of `off` that main memory has room for: 1, or all of them are read through
+            the file mapping, of which the system keeps what it can.
         touched_tokens: (experts, top-k), which tells how many experts a batch touches.
         pool: The device of pool and staging area; None without.
         pool_share: Share of `off`'s experts that the pool has room for.
@@ -63,7 +64,6 @@ class Demand(msgspec.Struct, frozen=True, kw_only=True):
     weight_bytes: float
     whole: tuple[Group, ...]
     off: Group
-    disk: Group
     warm_share: float
     touched_tokens: tuple[int, int]
     pool: str | None
@@ -89,18 +89,14 @@ def demand_of(
         spare_ram: Bytes of main memory beside everything the plan keeps there, negative where it lacks some;
             as predicted unless told.
     """
+    facts = facts_with(facts, plan.experts_used)
     stock = copies_weights(machine)
     whole = tuple(
         _group(facts, gpu, [layer for layer, lane in plan.expert_lanes.items() if lane == gpu]) for gpu in plan.gpus
     )
     off = [layer for layer, lane in plan.expert_lanes.items() if lane in (CPU_LANE, DISK_LANE)]
-    on_disk = [layer for layer, lane in plan.expert_lanes.items() if lane == DISK_LANE]
+    on_cpu = _group(facts, CPU_LANE, [layer for layer in off if plan.expert_lanes[layer] == CPU_LANE])
     spare = spare_bytes(plan, machine, CPU_LANE) if spare_ram is None else spare_ram
-    if spare < 0 and not on_disk:
-        # The plan asks for more than there is: what main memory lacks is read again and again.
-        on_disk = off
-        spare += expert_bytes(facts, off)
-    disk = _group(facts, CPU_LANE, on_disk)
     off_group = _group(facts, CPU_LANE, off)
     pool = None if stock or plan.pool_on == CPU_LANE else plan.pool_on
     staged = "off" if pool is None or not plan.staging_bytes else plan.policy.stream
@@ -118,8 +114,7 @@ def demand_of(
         weight_bytes=weight_bytes(facts.quantization),
         whole=tuple(group for group in whole if group.layers),
         off=off_group,
-        disk=disk,
-        warm_share=min(max(spare / disk.all_bytes, 0.0), 1.0) if disk.all_bytes else 1.0,
+        warm_share=_warm_share(off_group.all_bytes, on_cpu.all_bytes, spare),
         touched_tokens=(facts.expert_count, facts.experts_used),
         pool=pool,
         pool_share=min(plan.pool_bytes / off_group.all_bytes, 1.0) if pool and off_group.all_bytes else 0.0,
@@ -129,6 +124,7 @@ def demand_of(
 
 def curve_for(facts: ModelFacts, plan: Plan) -> HitCurve:
     """The assumed hit curve of the layers that share the plan's pool."""
+    facts = facts_with(facts, plan.experts_used)
     return assumed(facts, [layer for layer, lane in plan.expert_lanes.items() if lane in (CPU_LANE, DISK_LANE)])
 
 
@@ -139,17 +135,18 @@ def hits_of(demand: Demand, plan: Plan, facts: ModelFacts, curve: HitCurve, meas
         demand: The plan's work.
         plan: The plan, for the pool and its policy.
         facts: The model.
-        curve: Hit rate by pool bytes, of the layers off the GPUs; main memory as a cache of the disk is
-            taken to follow it too.
+        curve: Hit rate by pool bytes, of the layers off the GPUs. Main memory as a cache of the disk is taken to
+            follow the assumed one, for it is the system's to say what stays there.
         measured: The pool's hit rate where it was measured; it then is all three.
     """
     pool = _pool_hits(demand, plan, facts, curve) if measured is None else dict.fromkeys(_BOUNDS, measured)
-    if not demand.disk.routed_bytes or demand.warm_share >= 1:
+    if demand.warm_share >= 1:
         cold = dict.fromkeys(_BOUNDS, 0.0)
     else:
         # What is in the pool is not read through main memory, which so keeps what comes next.
         kept = min(demand.pool_share + demand.warm_share, 1.0)
-        found = curve.range_at(int(kept * curve.points[-1].pool_bytes))
+        disk = curve if curve.basis == "assumed" else curve_for(facts, plan)
+        found = disk.range_at(int(kept * disk.points[-1].pool_bytes))
         cold = {bound: 1 - getattr(found, bound) for bound in _BOUNDS}
     return {
         bound: Hits(pool=min(max(pool[bound], 0.0), 1.0), cold=min(cold[bound], 1 - min(pool[bound], 1.0)))
@@ -180,6 +177,17 @@ def _group(facts: ModelFacts, device: str, layers: list[int]) -> Group:
         routed_bytes=facts.experts_used * sum(facts.expert_bytes[layer] for layer in known),
         all_bytes=expert_bytes(facts, known),
     )
+
+
+def _warm_share(all_bytes: int, on_cpu_bytes: int, spare: int) -> float:
+    """Share of the experts off the GPUs that main memory holds.
+
+    One layer in the disk lane, or a plan that lacks memory, leaves all of them in the file mapping. What the system
+    then keeps of it is what was used last, of whatever layer: room for some layers is room for all of them.
+    """
+    if on_cpu_bytes == all_bytes and spare >= 0:
+        return 1.0
+    return min(max((on_cpu_bytes + spare) / all_bytes, 0.0), 1.0) if all_bytes else 1.0
 
 
 def _kv_read(facts: ModelFacts, kv_type: str, context_tokens: int) -> float:

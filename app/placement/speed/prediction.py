@@ -40,6 +40,7 @@ def predict_speed(
     learned: Learned | None = None,
     prompt_tokens: int = PROMPT_TOKENS,
     context_tokens: int | None = None,
+    bounds: bool = True,
 ) -> SpeedPrediction:
     """How fast `plan` is expected to be.
 
@@ -52,6 +53,7 @@ def predict_speed(
         learned: What real answers of this model on this machine taught.
         prompt_tokens: Length of the prompt, computed from an empty context.
         context_tokens: Cells in use while decoding; those of such a prompt and half an answer unless told.
+        bounds: Whether the ranges are wanted. Without, all of each is the likeliest value, in a fraction of the time.
 
     Raises:
         AppError: bad_usage, the calibration is another machine's, or a number of tokens is below 1.
@@ -63,7 +65,8 @@ def predict_speed(
         raise AppError(ErrorCode.BAD_USAGE, "Speed is predicted for 1 token of prompt and of context at least.")
     demand = demand_of(facts, machine, plan, context)
     rates = rates_for(facts, machine, plan, calibration)
-    hits = hits_of(demand, plan, facts, hit_curve or curve_for(facts, plan), None)
+    curve = hit_curve or curve_for(facts, plan)
+    hits = hits_of(demand, plan, facts, curve, None)
     correction = (learned.of(plan) if learned else None) or Correction()
 
     def decode(values: Values, found: Hits) -> tuple[Share, ...]:
@@ -72,9 +75,11 @@ def predict_speed(
     def prompt(values: Values, _found: Hits) -> tuple[Share, ...]:
         return prompt_shares(demand, values, rates.overlap, prompt_tokens, plan.n_ubatch)
 
-    decoding = _timed(decode, rates, hits, _decode_factors(correction), _decode_doubt(correction))
-    computing = _timed(prompt, rates, hits, _prompt_factors(correction), _prompt_doubt(correction))
+    decode_doubt, prompt_doubt = (_decode_doubt(correction), _prompt_doubt(correction)) if bounds else (None, None)
+    decoding = _timed(decode, rates, hits, _decode_factors(correction), decode_doubt)
+    computing = _timed(prompt, rates, hits, _prompt_factors(correction), prompt_doubt)
     basis = _basis(correction, decoding.shares + computing.shares, rates)
+    rests_on = _basis_words(basis, correction) + _hit_words(demand, plan, curve)
     kinds = {gpu.device: gpu.kind for gpu in machine.gpus}
     decode_bound, largest = _bound(decoding.shares, kinds, rates)
     prompt_bound, _ = _bound(computing.shares, kinds, rates)
@@ -87,7 +92,7 @@ def predict_speed(
         prompt_parts=_time_parts(computing.shares),
         hit_rate=_gpu_share(demand, hits["likely"]),
         basis=basis,
-        sentence=sentence(decode_bound, largest, demand.layers, prompt_bound, _basis_words(basis, correction)),
+        sentence=sentence(decode_bound, largest, demand.layers, prompt_bound, rests_on),
     )
 
 
@@ -110,7 +115,7 @@ def _timed(
     rates: Rates,
     hits: Mapping[str, Hits],
     factors: Callable[[Share], float],
-    doubt: _Doubt,
+    doubt: _Doubt | None,
 ) -> _Timed:
     """The likeliest time, and how far it moves when one thing at a time is at its bounds.
 
@@ -127,10 +132,13 @@ def _timed(
         for share in plain
     )
     likely = max(total(shares), 1e-9)
+    if doubt is None:
+        rate = 1 / likely
+        return _Timed(shares=shares, tokens_per_second=Range(low=rate, likely=rate, high=rate))
     of_rates = doubt.of_rates(total(plain))
     longer = shorter = (doubt.spread * likely) ** 2
-    for name, rate in rates.values.items():
-        moved = [seconds({**values, name: bound}, hits["likely"]) - likely for bound in (rate.low, rate.high)]
+    for name, its in rates.values.items():
+        moved = [seconds({**values, name: bound}, hits["likely"]) - likely for bound in (its.low, its.high)]
         longer += (max(*moved, 0.0) * of_rates) ** 2
         shorter += (min(*moved, 0.0) * of_rates) ** 2
     moved = [seconds(values, hits[bound]) - likely for bound in ("low", "high")]
@@ -203,6 +211,13 @@ def _basis_words(basis: str, correction: Correction) -> str:
     if basis != "measured":
         return basis
     return f"fitted to {correction.answers} {'answer' if correction.answers == 1 else 'answers'}"
+
+
+def _hit_words(demand: Demand, plan: Plan, curve: HitCurve) -> str:
+    """Where the pool's hit rate is from, where it is from a recording; a pool of pinned experts has none."""
+    if not demand.pool_share or plan.policy.kind == "manual" or not curve.tokens:
+        return ""
+    return f", hit rate from {curve.tokens:,} recorded tokens"
 
 
 def _bound(shares: tuple[Share, ...], kinds: Mapping[str, GpuKind], rates: Rates) -> tuple[str, Share]:

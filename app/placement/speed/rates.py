@@ -9,6 +9,7 @@ import msgspec
 from app.hardware.facts import Gpu, Machine
 from app.model.facts import ModelFacts
 from app.model.tensor_types import TENSOR_TYPES
+from app.placement.locking import locked_share
 from app.placement.memory import copies_weights
 from app.placement.plan import CPU_LANE, Plan
 from app.placement.speed import assumed
@@ -28,6 +29,9 @@ _OTHER_TYPE_DOUBT = 0.15
 _MOST_COST_SPREAD = 0.8
 # Types of weights that are computed alike, by the beginning of their names.
 _FAMILIES = ("iq", "mxfp", "nvfp", "tq", "bf", "f")
+# Types that ggml has a faster layout for on some processor (ggml-cpu/repack.cpp of ggml 0.25.3); which of them it has
+# on this one a calibration shows. Others are computed as they lie in the file, whatever their like do repacked.
+_FASTER_LAYOUTS = frozenset({"q1_0", "q2_k", "q4_0", "q4_k", "q5_k", "q6_k", "q8_0", "iq4_nl", "mxfp4"})
 
 
 class Rate(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,8 +48,9 @@ class Rates(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         values: By name: "experts CPU" and "dense CPU" and "experts CUDA0" are bytes a second of one token's
-            weights, "flops CUDA0" operations a second of large batches, "copy CUDA0" bytes a second to a
-            device, "disk" bytes a second; "layer CUDA0", "sync CUDA0" and "token" are seconds.
+            weights, "flops CUDA0" operations a second of large batches, "copy CUDA0" bytes a second of experts that
+            the expert device copies there, "pageable copy CUDA0" of those that llama.cpp copies, "disk" bytes a
+            second; "layer CUDA0", "sync CUDA0" and "token" are seconds.
         overlap: What is left of rates while the pool's device and the processor work at once; None
             without such a device.
         cpu_waits_for_memory: Whether the processor's decoding rate is main memory's, not its arithmetic's.
@@ -81,6 +86,7 @@ def rates_for(facts: ModelFacts, machine: Machine, plan: Plan, calibration: Cali
         "disk": _disk(calibration, machine, facts),
     }
     gpus = {gpu.device: gpu for gpu in machine.gpus}
+    locked = locked_share(plan, facts, machine)
     for device in dict.fromkeys((*plan.gpus, *((plan.pool_on,) if plan.pool_on else ()))):
         if device != CPU_LANE:
             gpu = gpus.get(device)
@@ -89,8 +95,10 @@ def rates_for(facts: ModelFacts, machine: Machine, plan: Plan, calibration: Cali
             values[f"flops {device}"] = _gpu_flops(own, kind, gpu, plan, machine)
             values[f"layer {device}"] = _assumed(assumed.layer_seconds(gpu, on_cpu=False))
             values[f"sync {device}"] = _sync(calibration, device, gpu)
-            values[f"copy {device}"] = _copy(calibration, device, gpu, pinned=True)
-            values[f"pageable copy {device}"] = _copy(calibration, device, gpu, pinned=False)
+            ordinary = values[f"pageable copy {device}"] = _copy(calibration, device, gpu, pinned=False)
+            values[f"copy {device}"] = ordinary
+            if locked and device == plan.pool_on:
+                values[f"copy {device}"] = _mixed(_copy(calibration, device, gpu, pinned=True), ordinary, locked)
     overlap = _overlap(calibration, plan.pool_on, gpus.get(plan.pool_on)) if plan.pool_on else None
     return Rates(values=values, overlap=overlap, cpu_waits_for_memory=_waits_for_memory(cpu, values["experts CPU"]))
 
@@ -107,8 +115,12 @@ def _residency(plan: Plan, machine: Machine) -> str:
     return "mapped" if plan.gpus and copies_weights(machine) else plan.residency
 
 
+def _layout(kind: str, residency: str) -> str:
+    return "repacked" if residency == "repacked" and kind.casefold() in _FASTER_LAYOUTS else "plain"
+
+
 def _cpu_bytes(rates: list[ComputeRate], kind: str, residency: str, threads: int) -> Rate:
-    layout = "repacked" if residency == "repacked" else "plain"
+    layout = _layout(kind, residency)
     measured = [rate for rate in rates if rate.tokens == min(rate.tokens for rate in rates)]
     chosen, doubt = _of_type(measured, kind, layout)
     if not chosen:
@@ -118,7 +130,7 @@ def _cpu_bytes(rates: list[ComputeRate], kind: str, residency: str, threads: int
 
 
 def _cpu_flops(rates: list[ComputeRate], kind: str, residency: str, plan: Plan, machine: Machine) -> Rate:
-    layout = "repacked" if residency == "repacked" else "plain"
+    layout = _layout(kind, residency)
     chosen, doubt = _of_type(_batches(rates, plan.n_ubatch), kind, layout)
     if not chosen:
         return _assumed(assumed.cpu_flops(machine.cpu, plan.threads_batch, kind, mapped=layout == "plain"))
@@ -180,6 +192,20 @@ def _copy(calibration: Calibration | None, device: str, gpu: Gpu | None, *, pinn
         return _assumed(assumed.copy_bytes(gpu, pinned=pinned))
     best = to_device[0]
     return _measured(best.bytes_per_second, best.spread, 0.0 if best.pinned is pinned else 2 * _OTHER_TYPE_DOUBT)
+
+
+def _mixed(locked: Rate, ordinary: Rate, share: float) -> Rate:
+    """The rate of bytes of which `share` are in page-locked memory."""
+
+    def mixed(one: float, other: float) -> float:
+        return 1 / (share / one + (1 - share) / other)
+
+    return Rate(
+        value=mixed(locked.value, ordinary.value),
+        low=mixed(locked.low, ordinary.low),
+        high=mixed(locked.high, ordinary.high),
+        basis=CALIBRATED if CALIBRATED in (locked.basis, ordinary.basis) else ASSUMED,
+    )
 
 
 def _disk(calibration: Calibration | None, machine: Machine, facts: ModelFacts) -> Rate:

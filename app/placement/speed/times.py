@@ -5,6 +5,7 @@ and h the share of them in the pool. Of a prompt the experts that a micro-batch 
 tokens, so that arithmetic decides, or the bus.
 """
 
+import math
 from collections.abc import Mapping
 
 import msgspec
@@ -75,10 +76,18 @@ def decode_shares(demand: Demand, values: Values, overlap: Overlap | None, hits:
         gpu = off.routed_bytes / values[f"experts {demand.pool}"]
         copy = off.routed_bytes / values[f"copy {demand.pool}"]
         missed = 1 - hits.pool
-        divided = _divide(demand.stream, cpu, gpu * hits.pool, (gpu + copy) * missed, copy * missed, overlap)
+        divided = _divide(
+            demand.stream,
+            cpu,
+            gpu * hits.pool,
+            (gpu + copy) * missed,
+            copy * missed,
+            overlap,
+            missed_experts=demand.touched_tokens[1] * missed,
+        )
         shares += _divided_shares(demand, divided, off.routed_bytes * missed, off.routed_bytes * hits.pool)
-    if hits.cold and demand.disk.routed_bytes:
-        cold = demand.disk.routed_bytes * hits.cold
+    if hits.cold:
+        cold = off.routed_bytes * hits.cold
         shares.append(_share("disk", CPU_LANE, cold / values["disk"], cold))
     return tuple(shares)
 
@@ -149,7 +158,7 @@ def _batch_shares(demand: Demand, values: Values, overlap: Overlap | None, token
         if demand.stream == "auto" and cpu.seconds < divided.total:
             divided = _Divided(total=cpu.seconds, cpu=cpu.seconds, gpu=0.0, copies=0.0, streamed=0.0)
         shares += _divided_shares(demand, divided, size * missed, size * held, arithmetic=cpu.arithmetic)
-    cold = demand.disk.all_bytes * touched * (1 - demand.warm_share)
+    cold = off.all_bytes * touched * (1 - demand.warm_share)
     if cold:
         shares.append(_share("disk", CPU_LANE, cold / values["disk"], cold))
     return shares
@@ -181,7 +190,16 @@ def _share(name: str, device: str, seconds: float, size: float = 0.0, *, arithme
     return Share(name=name, device=device, seconds=seconds, waited=seconds, bytes=size, arithmetic=arithmetic)
 
 
-def _divide(stream: str, cpu: float, gpu: float, streamed: float, copies: float, overlap: Overlap | None) -> _Divided:
+def _divide(
+    stream: str,
+    cpu: float,
+    gpu: float,
+    streamed: float,
+    copies: float,
+    overlap: Overlap | None,
+    *,
+    missed_experts: float = math.inf,
+) -> _Divided:
     """Misses on the processor beside hits on the GPU, and as many misses copied over as is worth it.
 
     Args:
@@ -191,6 +209,8 @@ def _divide(stream: str, cpu: float, gpu: float, streamed: float, copies: float,
         streamed: Seconds of all misses copied over and computed there; `copies` of them copying.
         copies: See `streamed`.
         overlap: What is left of each rate while both work.
+        missed_experts: Of one layer. Experts are copied whole, so that where few are missing, half of one less than
+            would be best goes over, on average.
     """
     cpu_share = (overlap.cpu_share if overlap else None) or 1.0
     gpu_share = (overlap.device_share if overlap else None) or 1.0
@@ -201,6 +221,7 @@ def _divide(stream: str, cpu: float, gpu: float, streamed: float, copies: float,
     slow_cpu, slow_gpu, slow_streamed = cpu / cpu_share, gpu / gpu_share, streamed / copy_share
     if stream == "auto" and slow_cpu > slow_gpu:
         part = (slow_cpu - slow_gpu) / (slow_cpu + slow_streamed)
+        part = max(part - 0.5 / missed_experts, 0.0)
         balanced = (1 - part) * slow_cpu / _COPY_DISTURBS
         if balanced < plain:
             beside = max(streamed - copies, 0.0) * part

@@ -7,8 +7,10 @@ import msgspec
 from app.errors import AppError
 from app.hardware.facts import Gpu, GpuKind, Machine
 from app.model.facts import ModelFacts
+from app.placement.active_experts import facts_with
 from app.placement.kv_cache import full_cells, usable_kv_types
 from app.placement.lanes import gpu_lanes
+from app.placement.locking import may_lock
 from app.placement.memory import copies_weights, expert_bytes, fits, predict
 from app.placement.plan import CPU_LANE, DISK_LANE, STREAMS, Plan
 from app.placement.planner import make_plan
@@ -17,7 +19,7 @@ from app.placement.wishes import Wishes
 from app.units import format_bytes
 
 _UBATCHES = (128, 256, 512, 1024, 2048)
-_LEAST_CONTEXT = 4096
+LEAST_CONTEXT = 4096
 """Tokens: a context is not made smaller than this for speed."""
 _POOL_SHARES = (0.0, 0.5, 1.0)
 """Of the GPU memory that holds experts: what the pool gets of it, the rest whole layers."""
@@ -41,7 +43,8 @@ class Candidates:
     """
 
     def __init__(self, facts: ModelFacts, machine: Machine, base: Plan, wishes: Wishes) -> None:
-        self._facts = facts
+        self._own_facts = facts
+        self._facts = facts_with(facts, base.experts_used)
         self._machine = machine
         self._base = base
         self._wishes = wishes
@@ -133,13 +136,16 @@ class Candidates:
 
     def _locks(self) -> Iterator[Choice]:
         """Copies from page-locked memory, which cards of their own memory alone gain from."""
-        lanes, gpu = self._base.expert_lanes, self._gpu
+        lanes, locked = self._base.expert_lanes, self._base.policy.lock_bytes
         copies = self._base.pool_bytes or self._base.staging_bytes
-        if self._wishes.policy is not None or not copies or gpu is None or gpu.kind is not GpuKind.DISCRETE:
+        wished = self._wishes.policy is not None or self._wishes.lock_bytes is not None
+        if wished or not copies or not may_lock(self._gpu):
             return
+        if locked:
+            yield Choice(lock_bytes=0)
         on_cpu = expert_bytes(self._facts, (layer for layer, lane in lanes.items() if lane == CPU_LANE))
         size = min(on_cpu, self._machine.ram.total_bytes // _LOCKED_SHARE)
-        if size and size != self._base.policy.lock_bytes:
+        if size and size != locked:
             yield Choice(lock_bytes=size)
 
     def _cache(self) -> Iterator[Choice]:
@@ -150,7 +156,7 @@ class Candidates:
         if self._wishes.kv_type is None and self._base.kv_type == "f16" and "q8_0" in usable_kv_types(self._facts):
             yield Choice(kv_type="q8_0", pool_bytes=pool)
         half = full_cells(self._base.n_ctx // 2)
-        if self._wishes.n_ctx is None and half >= _LEAST_CONTEXT:
+        if self._wishes.n_ctx is None and half >= LEAST_CONTEXT:
             yield Choice(n_ctx=half, pool_bytes=pool)
 
     # ---- plans of choices --------------------------------------------------------------------
@@ -177,9 +183,10 @@ class Candidates:
                 pool_bytes=plan.pool_bytes if choice.pool_bytes is None else choice.pool_bytes,
                 residency=plan.residency,
                 policy=plan.policy,
+                experts_used=plan.experts_used,  # what changes answers is nothing to try
             )
             try:
-                divided = make_plan(self._facts, self._machine, wishes)
+                divided = make_plan(self._own_facts, self._machine, wishes)
             except AppError:  # the planner has no such plan
                 return None
             plan = msgspec.structs.replace(divided, threads=plan.threads, threads_batch=plan.threads_batch)
@@ -222,7 +229,9 @@ def _words(choice: Choice, plan: Plan) -> str:
         "pool_bytes": lambda: f"pool {format_bytes(plan.pool_bytes)}" if plan.pool_bytes else "no pool",
         "policy": lambda: f"policy {choice.policy}",
         "stream": lambda: f"stream {choice.stream}",
-        "lock_bytes": lambda: f"{format_bytes(choice.lock_bytes or 0)} page-locked for copies",
+        "lock_bytes": lambda: (
+            f"{format_bytes(choice.lock_bytes)} page-locked for copies" if choice.lock_bytes else "nothing page-locked"
+        ),
         "residency": lambda: f"experts {choice.residency}",
     }
     return ", ".join(words() for name, words in parts.items() if name in choice.changes)

@@ -1,7 +1,7 @@
 """A plan that tuning kept, in place of the planner's: whether it keeps to the wishes and fits now, and its words."""
 
 import datetime
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -32,6 +32,8 @@ _NAMES = {
     "pool_bytes": "pool",
     "residency": "residency",
     "policy": "cache policy",
+    "lock_bytes": "page-locked memory",
+    "experts_used": "active experts",
     "goal": "goal",
 }
 """Wishes that a plan may keep to or not, in words."""
@@ -117,12 +119,20 @@ def _wished_again(then: Wishes, now: Wishes, field: str) -> bool:
 def _keeps(plan: Plan, facts: ModelFacts, wishes: Wishes, field: str) -> bool:
     """Whether `plan` is as one wish asks; one that is not made is kept by every plan."""
     wished = getattr(wishes, field)
-    if wished == getattr(NO_WISHES, field) and field != "goal":
+    if wished == getattr(NO_WISHES, field) and field not in ("goal", "experts_used"):
         return True
-    if field == "gpu":
-        return plan.gpus == ((wished,) if wished else ())
-    if field == "n_ctx":
-        return full_cells(wished) == full_cells(plan.n_ctx)
-    if field == "whole_layers":
-        return set(gpu_lanes(plan)) == set(facts.moe_layers[:wished])
+    others: dict[str, Callable[[], bool]] = {
+        "gpu": lambda: plan.gpus == ((wished,) if wished else ()),
+        "n_ctx": lambda: full_cells(wished) == full_cells(plan.n_ctx),
+        "whole_layers": lambda: set(gpu_lanes(plan)) == set(facts.moe_layers[:wished]),
+        "lock_bytes": lambda: bool(plan.policy.lock_bytes == wished),
+        # How much is locked is a wish of its own.
+        "policy": lambda: (
+            plan.policy == msgspec.structs.replace(wished, lock_bytes=wished.lock_bytes or plan.policy.lock_bytes)
+        ),
+        # Nobody who did not wish it gets a plan that changes answers.
+        "experts_used": lambda: bool((plan.experts_used or facts.experts_used) == (wished or facts.experts_used)),
+    }
+    if field in others:
+        return others[field]()
     return bool(getattr(plan, field) == wished)

@@ -31,6 +31,7 @@ class _Record:
     """A candidate and what was measured of it.
 
     `gain` is the latest, as a share of the first plan's decode speed; `tokens` is how long that measurement was.
+    `changes` is by how much decoding and prompts differed then from the first plan's, as shares.
     """
 
     candidate: Candidate
@@ -38,6 +39,7 @@ class _Record:
     failure: str = ""
     gain: float = 0.0
     tokens: int = 0
+    changes: tuple[float, float] | None = None
 
 
 _Steps = Generator[tuple[Candidate, Budget, str], Outcome, None]
@@ -239,6 +241,7 @@ class Tuner:
                 return
             outcome = yield from self._measured(record, longest, SEARCH)
             gain = outcome.prompt / max(base.prompt, 1e-9)
+            record.changes = _changes(outcome, base, reference.changes)
             if not outcome.failure and gain >= best and outcome.decode >= base.decode * (1 - LEAST_GAIN):
                 best, self._best = gain, record
                 record.gain = reference.gain
@@ -272,6 +275,7 @@ class Tuner:
     def _note_gain(self, record: _Record, budget: Budget, outcome: Outcome) -> None:
         reference = self._reference
         record.tokens = budget.tokens
+        record.changes = None if reference is None else _changes(outcome, reference)
         if outcome.failure or reference is None:
             record.gain = 0.0
         elif outcome.prompt < reference.prompt * LEAST_PROMPT:
@@ -324,6 +328,15 @@ def _ladder(n_ctx: int) -> tuple[Budget, ...]:
     return tuple(fitting) or _LADDER[:1]
 
 
+def _changes(outcome: Outcome, beside: Outcome, its: tuple[float, float] | None = None) -> tuple[float, float] | None:
+    """By how much decoding and prompts differ from the first plan's, as shares; `its` are those of the one `beside`."""
+    if outcome.failure:
+        return None
+    ratios = outcome.decode / max(beside.decode, 1e-9), outcome.prompt / max(beside.prompt, 1e-9)
+    before = its or (0.0, 0.0)
+    return ratios[0] * (1 + before[0]) - 1, ratios[1] * (1 + before[1]) - 1
+
+
 def _tried(record: _Record, outcomes: Sequence[Outcome] = ()) -> Tried | None:
     """What came of a candidate, in `outcomes` if there are any; None where it was never measured."""
     known = [outcome for outcome in outcomes or record.outcomes if not outcome.failure]
@@ -334,4 +347,6 @@ def _tried(record: _Record, outcomes: Sequence[Outcome] = ()) -> Tried | None:
         decode=figure([outcome.decode for outcome in known]),
         prompt=figure([outcome.prompt for outcome in known]),
         failure=record.failure,
+        decode_change=record.changes[0] if record.changes else None,
+        prompt_change=record.changes[1] if record.changes else None,
     )

@@ -90,12 +90,22 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Tried(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of one candidate over all its measurements; figures are None where all failed."""
+    """What came of one candidate over all its measurements.
+
+    Attributes:
+        words: What it changes; empty for the first plan.
+        decode, prompt: Tokens a second; None where all measurements failed.
+        failure: Why the last one gave no figures; empty where it did.
+        decode_change, prompt_change: By how much it differed from the first plan, as shares, when both were measured
+            one after the other last; None where they were not.
+    """
 
     words: str
     decode: Figure | None
     prompt: Figure | None
     failure: str = ""
+    decode_change: float | None = None
+    prompt_change: float | None = None
 
 
 class TuneResult(msgspec.Struct, frozen=True, kw_only=True):
