@@ -1,6 +1,7 @@
 """ggml's own functions that llama-cpp-python does not declare: backends, devices, versions."""
 
 import ctypes
+import itertools
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,6 +46,12 @@ class _DeviceProperties(ctypes.Structure):
     )
 
 
+class _Feature(ctypes.Structure):
+    """`ggml_backend_feature`: a name and "1", "0" or a word; the last of a list has no name."""
+
+    _fields_ = (("name", ctypes.c_char_p), ("value", ctypes.c_char_p))
+
+
 class BufferTypeOverride(ctypes.Structure):
     """`llama_model_tensor_buft_override`: tensors matching the pattern go to the buffer type."""
 
@@ -78,6 +85,7 @@ class Ggml:
             (self._base, "ggml_backend_dev_backend_reg", pointer, [pointer]),
             (self._base, "ggml_backend_dev_buffer_type", pointer, [pointer]),
             (self._base, "ggml_backend_reg_name", text, [pointer]),
+            (self._base, "ggml_backend_reg_get_proc_address", pointer, [pointer, text]),
             (self._ggml, "ggml_backend_load_all_from_path", None, [text]),
             (self._ggml, "ggml_backend_dev_count", size, []),
             (self._ggml, "ggml_backend_dev_get", pointer, [size]),
@@ -102,6 +110,20 @@ class Ggml:
             str(self._base.ggml_backend_reg_name(self._ggml.ggml_backend_reg_get(i)).decode())
             for i in range(self._ggml.ggml_backend_reg_count())
         )
+
+    def cpu_features(self) -> tuple[str, ...]:
+        """Instruction sets that the code for the processor was built for; empty where it does not tell."""
+        for index in range(self._ggml.ggml_backend_reg_count()):
+            reg = self._ggml.ggml_backend_reg_get(index)
+            if self._base.ggml_backend_reg_name(reg) != b"CPU":
+                continue
+            address = self._base.ggml_backend_reg_get_proc_address(reg, b"ggml_backend_get_features")
+            if not address:
+                return ()
+            features = ctypes.CFUNCTYPE(ctypes.POINTER(_Feature), ctypes.c_void_p)(address)(reg)
+            listed = itertools.takewhile(lambda feature: feature.name, (features[place] for place in itertools.count()))
+            return tuple(feature.name.decode() for feature in listed if feature.value == b"1")
+        return ()
 
     def devices(self) -> tuple[Device, ...]:
         """Every registered device, the CPU and accelerators included."""

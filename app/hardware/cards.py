@@ -7,6 +7,9 @@ from app.units import format_bytes
 
 _PCI_ID = re.compile(r"([0-9a-f]+):([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])")
 
+MOST_CARD_BYTES = 4 * 1024**4
+"""Twenty times the largest card's; one that shares main memory may have that of a large server."""
+
 
 @dataclass(frozen=True)
 class CardMemory:
@@ -20,6 +23,8 @@ class CardMemory:
         """Why the figures cannot be true, as the end of a sentence; empty where they can."""
         if self.total_bytes <= 0:
             return "its driver reports no memory at all"
+        if self.total_bytes > MOST_CARD_BYTES:
+            return f"its driver reports {format_bytes(self.total_bytes)} of memory, more than any card has"
         if not 0 <= self.used_bytes <= self.total_bytes:
             used, total = format_bytes(self.used_bytes), format_bytes(self.total_bytes)
             return f"its driver reports {used} used of {total}, which cannot be"

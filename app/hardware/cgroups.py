@@ -2,10 +2,10 @@
 
 import math
 from collections.abc import Iterator
-from pathlib import Path
 
 from app.hardware.facts import Ram
 from app.hardware.files import read_fields, read_int, read_text
+from app.hardware.tree import KernelPath
 
 # File names by version: limits, use now, and the statistics that name what the kernel can take back.
 _MEMORY_V2 = (
@@ -20,7 +20,7 @@ _MEMORY_V1 = (
 )
 
 
-def limited_ram(root: Path, machine: Ram) -> Ram:
+def limited_ram(root: KernelPath, machine: Ram) -> Ram:
     """The machine's memory as this program may use it: cut by every memory limit of its groups.
 
     What is available under a limit is the limit less what the group holds, the file pages aside,
@@ -41,7 +41,7 @@ def limited_ram(root: Path, machine: Ram) -> Ram:
     return Ram(total_bytes=total, available_bytes=available)
 
 
-def allowed_cpus(root: Path) -> int | None:
+def allowed_cpus(root: KernelPath) -> int | None:
     """Whole CPUs' worth of time that quotas leave this program, rounded up; None where none is set."""
     quotas = []
     for group in _groups(root, "cpu", 2):
@@ -55,7 +55,7 @@ def allowed_cpus(root: Path) -> int | None:
     return max(1, math.ceil(min(quotas))) if quotas else None
 
 
-def _groups(root: Path, controller: str, version: int) -> Iterator[Path]:
+def _groups(root: KernelPath, controller: str, version: int) -> Iterator[KernelPath]:
     """Folders of this program's group and of those above it: a limit on any of them binds.
 
     Inside a container the path may name folders that only the host sees; the mounted top is then the

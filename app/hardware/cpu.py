@@ -4,13 +4,15 @@ import os
 import platform
 import sys
 from collections.abc import Iterable
-from pathlib import Path
 
 import psutil
 
-from app.hardware import cgroups, windows
-from app.hardware.facts import Cpu
+from app.hardware import caches, cgroups, cores, windows, windows_calls
+from app.hardware.answers import LIVE, Answers
+from app.hardware.facts import Cache, Cpu
 from app.hardware.files import parse_cpu_list, read_cpu_list, read_int, read_text
+from app.hardware.sources import NotSeenError
+from app.hardware.tree import KernelPath
 
 # The kernel's names (x86 "flags", ARM "Features") to ours, weakest first. These are what ggml's CPU
 # backend variants are built for; everything else a processor can do makes no difference to it.
@@ -52,17 +54,47 @@ _ISA = {
 _PERFORMANCE_SHARE = 0.7
 
 
-def read_cpu(root: Path, system: str = sys.platform) -> tuple[Cpu, tuple[str, ...]]:
+def read_cpu(root: KernelPath, system: str = sys.platform, answers: Answers = LIVE) -> tuple[Cpu, tuple[str, ...]]:
     """The processor, and a sentence for each fact that had to be guessed or could not be seen."""
     if system == "win32":
-        return _from_windows()
+        return _from_windows(answers)
     if system.startswith("linux"):
-        return _from_linux(root)
-    return plain_cpu(), (f"Only the number of cores is read on {system}.",)
+        return _from_linux(root, answers)
+    return plain_cpu(answers), (f"Only the number of cores is read on {system}.",)
 
 
-def plain_cpu() -> Cpu:
+def read_caches(root: KernelPath, system: str, answers: Answers) -> tuple[Cache, ...]:
+    """The processor's caches.
+
+    Raises:
+        NotSeenError: this system does not tell them.
+    """
+    if system == "win32":
+        return caches.parse_caches(windows_calls.cache_records(answers))
+    if system.startswith("linux"):
+        return caches.read_caches(root)
+    raise NotSeenError(f"Caches are not read on {system}.")
+
+
+def read_nodes(root: KernelPath, system: str, answers: Answers) -> int:
+    """How many memory nodes there are.
+
+    Raises:
+        NotSeenError: this system does not tell them.
+    """
+    if system == "win32":
+        return windows_calls.numa_nodes(answers)
+    if system.startswith("linux"):
+        return cores.read_nodes(root)
+    raise NotSeenError(f"Memory nodes are not read on {system}.")
+
+
+def plain_cpu(answers: Answers = LIVE) -> Cpu:
     """What the standard library can tell anywhere."""
+    return answers.ask("processor", _plain_cpu, Cpu)
+
+
+def _plain_cpu() -> Cpu:
     logical = os.cpu_count() or 1
     physical = psutil.cpu_count(logical=False) or logical
     return Cpu(
@@ -74,16 +106,16 @@ def plain_cpu() -> Cpu:
     )
 
 
-def _from_linux(root: Path) -> tuple[Cpu, tuple[str, ...]]:
+def _from_linux(root: KernelPath, answers: Answers) -> tuple[Cpu, tuple[str, ...]]:
     notes = []
     blocks = _cpuinfo(root)
     cpus = root / "sys/devices/system/cpu"
     online = read_cpu_list(cpus / "online") or frozenset(range(len(blocks)))
     if not online:
-        return plain_cpu(), ("The processor could not be read from /proc and /sys.",)
-    cores = _cores(cpus, online)
-    if cores is None:
-        cores = frozenset(frozenset([cpu]) for cpu in online)
+        return plain_cpu(answers), ("The processor could not be read from /proc and /sys.",)
+    siblings = _cores(cpus, online)
+    if siblings is None:
+        siblings = frozenset(frozenset([cpu]) for cpu in online)
         notes.append("Which threads share a core could not be read; each is counted as a core.")
     fast = _performance_cpus(root, online)
     isa = _isa(blocks)
@@ -93,19 +125,20 @@ def _from_linux(root: Path) -> tuple[Cpu, tuple[str, ...]]:
     notes += why
     return (
         Cpu(
-            name=_name(root, blocks),
-            physical_cores=len(cores),
-            performance_cores=sum(1 for core in cores if core & fast),
+            name=_name(root, blocks, answers),
+            physical_cores=len(siblings),
+            performance_cores=sum(1 for core in siblings if core & fast),
             logical_cores=len(online),
             isa=isa,
             allowed_threads=allowed,
             performance_cpus=tuple(sorted(fast)) if fast < online else (),
+            core_classes=cores.core_classes(root, siblings, fast, online),
         ),
         tuple(notes),
     )
 
 
-def _cpuinfo(root: Path) -> list[dict[str, str]]:
+def _cpuinfo(root: KernelPath) -> list[dict[str, str]]:
     blocks = []
     for text in (read_text(root / "proc/cpuinfo") or "").split("\n\n"):
         pairs = (line.partition(":") for line in text.splitlines())
@@ -115,30 +148,30 @@ def _cpuinfo(root: Path) -> list[dict[str, str]]:
     return blocks
 
 
-def _name(root: Path, blocks: list[dict[str, str]]) -> str:
+def _name(root: KernelPath, blocks: list[dict[str, str]], answers: Answers) -> str:
     for block in blocks:
         if name := block.get("model name"):
             return " ".join(name.replace("(R)", "").replace("(TM)", "").split())
     # ARM kernels give the board's name rather than the processor's.
     board = (read_text(root / "proc/device-tree/model") or "").strip("\0 ")
-    machine = platform.machine()
+    machine = answers.ask("architecture", platform.machine, str)
     return f"{machine} ({board})" if board else machine
 
 
-def _cores(cpus: Path, online: Iterable[int]) -> frozenset[frozenset[int]] | None:
+def _cores(cpus: KernelPath, online: Iterable[int]) -> frozenset[frozenset[int]] | None:
     """Sets of threads that share a physical core; None where any of them cannot be read."""
-    cores = set()
+    found = set()
     for cpu in online:
         topology = cpus / f"cpu{cpu}/topology"
         # The second name is the older kernels' for the same list.
         threads = read_cpu_list(topology / "core_cpus_list") or read_cpu_list(topology / "thread_siblings_list")
         if threads is None:
             return None
-        cores.add(threads)
-    return frozenset(cores)
+        found.add(threads)
+    return frozenset(found)
 
 
-def _performance_cpus(root: Path, online: frozenset[int]) -> frozenset[int]:
+def _performance_cpus(root: KernelPath, online: frozenset[int]) -> frozenset[int]:
     """Threads of the performance cores: all, where nothing tells cores apart."""
     intel = read_cpu_list(root / "sys/devices/cpu_core/cpus")
     if intel and intel & online:
@@ -160,7 +193,7 @@ def _isa(blocks: list[dict[str, str]]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for flag, name in _ISA.items() if flag in common))
 
 
-def _allowed(root: Path, online: frozenset[int]) -> tuple[int | None, list[str]]:
+def _allowed(root: KernelPath, online: frozenset[int]) -> tuple[int | None, list[str]]:
     status = read_text(root / "proc/self/status") or ""
     lines = [line.partition(":")[2] for line in status.splitlines() if line.startswith("Cpus_allowed_list:")]
     affinity = parse_cpu_list(lines[0]) if lines else None
@@ -175,20 +208,21 @@ def _allowed(root: Path, online: frozenset[int]) -> tuple[int | None, list[str]]
     ]
 
 
-def _from_windows() -> tuple[Cpu, tuple[str, ...]]:
-    cores = windows.processor_cores()
-    isa = windows.instruction_sets()
+def _from_windows(answers: Answers) -> tuple[Cpu, tuple[str, ...]]:
+    found = windows.parse_cores(windows_calls.core_records(answers))
+    isa = answers.ask("windows.IsProcessorFeaturePresent", windows.instruction_sets, tuple[str, ...])
     notes: tuple[str, ...] = ()
     if "neon" not in isa:
         notes = ("Windows does not tell programs about FMA, F16C, VNNI or AMX; the engine finds out itself.",)
     return (
         Cpu(
-            name=windows.processor_name(),
-            physical_cores=len(cores),
-            performance_cores=windows.performance_cores(cores),
-            logical_cores=sum(core.threads for core in cores),
+            name=answers.ask("windows.registry.processor", windows.processor_name, str),
+            physical_cores=len(found),
+            performance_cores=windows.performance_cores(found),
+            logical_cores=sum(core.threads for core in found),
             isa=isa,
-            performance_cpus=windows.performance_cpus(cores),
+            performance_cpus=windows.performance_cpus(found),
+            core_classes=cores.windows_classes(found),
         ),
         notes,
     )

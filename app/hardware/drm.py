@@ -1,15 +1,18 @@
 """Graphics cards as the Linux kernel shows them (/sys/class/drm): AMD's memory, everyone's driver and link."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from app.hardware.cards import CardMemory, normal_pci_id
+from app.hardware.cards import MOST_CARD_BYTES, CardMemory, normal_pci_id
 from app.hardware.facts import Pcie
 from app.hardware.files import read_int, read_text
 from app.hardware.sources import NotSeenError
+from app.hardware.tree import KernelPath, children
 
 VENDORS = {"0x1002": "AMD", "0x8086": "Intel", "0x10de": "NVIDIA"}
+_DISPLAY_CLASS = "0x03"
+"""Of PCI: VGA (0x0300), 3D (0x0302) and other (0x0380) controllers."""
 # Gigatransfers a second and lane to the PCIe generation that runs them.
 _GENERATIONS = {"2.5": 1, "5": 2, "8": 3, "16": 4, "32": 5, "64": 6}
 
@@ -24,7 +27,7 @@ class DrmCard:
         driver: The kernel module that runs it and the version, in words.
     """
 
-    folder: Path
+    folder: KernelPath
     vendor: str
     pci_id: str | None
     driver: str | None
@@ -44,6 +47,19 @@ class DrmCard:
             used, total = used + heap_used, total + heap_total
         return CardMemory(used_bytes=used, total_bytes=total)
 
+    def heap_bytes(self, heap: str) -> int | None:
+        """Size of the heap "vram" (its own) or "gtt" (main memory it may use); None where the driver does not tell."""
+        size = read_int(self.folder / f"mem_info_{heap}_total")
+        return size if size is not None and 0 < size <= MOST_CARD_BYTES else None
+
+    def power_watts(self) -> tuple[float | None, float | None]:
+        """What it may draw now, and the highest limit that may be set; None where the driver does not tell."""
+        for sensors in children(self.folder / "hwmon"):
+            limit, most = (read_int(sensors / name) for name in ("power1_cap", "power1_cap_max"))
+            if limit:
+                return limit / 1e6, most / 1e6 if most else None
+        return None, None
+
     def link(self) -> Pcie:
         """The link between the card and the machine.
 
@@ -51,13 +67,19 @@ class DrmCard:
             NotSeenError: the kernel does not tell.
         """
         port = self._port()
-        speeds = [_generation(read_text(port / f"{when}_link_speed")) for when in ("current", "max")]
-        lanes = [read_int(port / f"{when}_link_width") for when in ("current", "max")]
-        if not (speeds[0] and speeds[1] and lanes[0] and lanes[1]):
+        now, card, slot = _link(port, "current"), _link(port, "max"), _link(port.parent, "max")
+        if now is None or card is None:
             raise NotSeenError("The kernel does not tell the card's PCIe link.")
-        return Pcie(generation=speeds[0], lanes=lanes[0], max_generation=speeds[1], max_lanes=lanes[1])
+        return Pcie(
+            generation=now[0],
+            lanes=now[1],
+            max_generation=min(card[0], slot[0]) if slot else card[0],
+            max_lanes=min(card[1], slot[1]) if slot else card[1],
+            card_generation=card[0],
+            card_lanes=card[1],
+        )
 
-    def _port(self) -> Path:
+    def _port(self) -> KernelPath:
         """The device whose link is the slot's.
 
         Larger AMD and Intel cards carry a switch: the graphics chip's own link is the one inside the
@@ -70,12 +92,11 @@ class DrmCard:
         return port
 
 
-def read_cards(root: Path) -> tuple[DrmCard, ...]:
+def read_cards(root: KernelPath) -> tuple[DrmCard, ...]:
     """Every card with a kernel driver; empty where there is no such folder."""
     drm = root / "sys/class/drm"
-    folders = sorted(drm.glob("card*")) if drm.is_dir() else []
     cards = []
-    for folder in folders:
+    for folder in children(drm):
         # "card0-DP-1" and the like are connectors.
         device = folder / "device"
         if not re.fullmatch(r"card\d+", folder.name) or not device.is_dir():
@@ -94,7 +115,20 @@ def read_cards(root: Path) -> tuple[DrmCard, ...]:
     return tuple(cards)
 
 
-def _driver(device: Path, root: Path) -> str | None:
+def read_displays(root: KernelPath, cards: Sequence[DrmCard]) -> tuple[DrmCard, ...]:
+    """Graphics devices on the PCI bus that are not among `cards`: no driver shows them to programs that draw."""
+    known = {card.pci_id for card in cards}
+    found = []
+    for device in children(root / "sys/bus/pci/devices"):
+        pci_id = normal_pci_id(device.name)
+        if pci_id in known or not (read_text(device / "class") or "").startswith(_DISPLAY_CLASS):
+            continue
+        vendor = read_text(device / "vendor") or ""
+        found.append(DrmCard(device, VENDORS.get(vendor, vendor), pci_id, _driver(device, root)))
+    return tuple(found)
+
+
+def _driver(device: KernelPath, root: KernelPath) -> str | None:
     link = device / "driver"
     if not link.exists():
         return None
@@ -104,6 +138,12 @@ def _driver(device: Path, root: Path) -> str | None:
         return f"{name} {version}"
     kernel = read_text(root / "proc/sys/kernel/osrelease")
     return f"{name} (Linux {kernel})" if kernel else name
+
+
+def _link(port: KernelPath, when: str) -> tuple[int, int] | None:
+    """Generation and lanes of a port, "current" or "max"; None where the kernel does not tell."""
+    generation, lanes = _generation(read_text(port / f"{when}_link_speed")), read_int(port / f"{when}_link_width")
+    return (generation, lanes) if generation and lanes else None
 
 
 def _generation(speed: str | None) -> int | None:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from app.hardware import matching
 from app.hardware.cards import CardMemory
 from app.hardware.drm import DrmCard
+from app.hardware.drm_clients import DrmClients
 from app.hardware.facts import Gpu, GpuKind
 from app.hardware.nvml import Nvml, NvmlCard
 from app.hardware.samples import GpuSample
@@ -75,9 +76,10 @@ class NvidiaMemory:
 class KernelMemory:
     """Reads one card through the Linux kernel's files."""
 
-    def __init__(self, gpu: Gpu, cards: Sequence[DrmCard]) -> None:
-        """Finds the card among those the kernel shows."""
+    def __init__(self, gpu: Gpu, cards: Sequence[DrmCard], clients: DrmClients) -> None:
+        """Finds the card among those the kernel shows; `clients` are the engine's open cards."""
         self._gpu = gpu
+        self._clients = clients
         self._card: DrmCard | None = None
         self._refusal = ""
         try:
@@ -93,7 +95,19 @@ class KernelMemory:
             memory = self._card.memory(shared=self._gpu.kind is GpuKind.INTEGRATED)
         except NotSeenError as error:
             return GpuSample(device=self._gpu.device, source=KERNEL, missing=str(error))
-        return _sample(self._gpu, KERNEL, memory, None, "The kernel does not tell this card's memory by program.")
+        process_bytes, missing = None, ""
+        try:
+            process_bytes = self._read_process()
+        except NotSeenError as error:
+            missing = str(error)
+        return _sample(self._gpu, KERNEL, memory, process_bytes, missing)
+
+    def _read_process(self) -> int:
+        # ROCm's own driver (KFD) allocates beside these files: what they tell would be too little.
+        if self._card is None or self._gpu.backend == "ROCm":
+            raise NotSeenError("The kernel does not tell this card's memory by program.")
+        heaps = ("vram", "gtt") if self._gpu.kind is GpuKind.INTEGRATED else ("vram",)
+        return self._clients.bytes_on(self._card.pci_id, heaps)
 
 
 def software_sample(gpu: Gpu) -> GpuSample:

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
 
@@ -11,8 +11,8 @@ import msgspec
 from app.hardware import matching
 from app.hardware.cards import CardMemory
 from app.hardware.drm import VENDORS, DrmCard
-from app.hardware.facts import Gpu, GpuKind, Pcie
-from app.hardware.nvml import Nvml, NvmlCard
+from app.hardware.facts import Gpu, GpuKind, Pcie, UnusedCard
+from app.hardware.nvml import Nvml, NvmlCard, NvmlDetails
 from app.hardware.sources import NotSeenError
 
 log = logging.getLogger(__name__)
@@ -29,6 +29,7 @@ class NvidiaCard:
     memory: CardMemory | None
     link: Pcie | None
     notes: tuple[str, ...]
+    details: NvmlDetails = field(default_factory=NvmlDetails)
 
 
 def read_nvidia(open_nvml: Callable[[], Nvml]) -> tuple[NvidiaCard, ...]:
@@ -45,7 +46,8 @@ def read_nvidia(open_nvml: Callable[[], Nvml]) -> tuple[NvidiaCard, ...]:
             driver = _attempt(nvml.driver, notes)
             memory = _attempt(partial(nvml.memory, card), notes)
             link = _attempt(partial(nvml.link, card), notes)
-            found.append(NvidiaCard(card, driver, memory, link, tuple(notes)))
+            details = _attempt(partial(nvml.details, card), notes) or NvmlDetails()
+            found.append(NvidiaCard(card, driver, memory, link, tuple(notes), details))
         return tuple(found)
     finally:
         unheard: list[str] = []
@@ -69,18 +71,37 @@ def complete(
     return completed, tuple(dict.fromkeys(notes))
 
 
-def not_offered(gpus: Sequence[Gpu], nvidia: Sequence[NvidiaCard] | None, cards: Sequence[DrmCard]) -> tuple[str, ...]:
-    """A sentence for each card in this machine that the engine has no device for."""
+def unused_cards(
+    gpus: Sequence[Gpu], nvidia: Sequence[NvidiaCard] | None, cards: Sequence[DrmCard]
+) -> tuple[UnusedCard, ...]:
+    """Each card in this machine that the engine has no device for."""
+    drivers = {card.pci_id: card.driver for card in cards}
     missing = {
-        known.card.pci_id: known.card.name for known in nvidia or () if not matching.offered(known.card, "NVIDIA", gpus)
+        known.card.pci_id: UnusedCard(
+            name=known.card.name,
+            maker="NVIDIA",
+            pci_id=known.card.pci_id,
+            driver=known.driver or drivers.get(known.card.pci_id),
+        )
+        for known in nvidia or ()
+        if not matching.offered(known.card, "NVIDIA", gpus)
     }
     for card in cards:
         # Other makers' are display adapters of servers and virtual machines, which compute nothing.
         if card.vendor in VENDORS.values() and not matching.offered(card, card.vendor, gpus):
-            missing.setdefault(card.pci_id, f"An {card.vendor} graphics device")
+            name = f"An {card.vendor} graphics device"
+            missing.setdefault(
+                card.pci_id, UnusedCard(name=name, maker=card.vendor, pci_id=card.pci_id, driver=card.driver)
+            )
+    return tuple(missing.values())
+
+
+def not_offered(gpus: Sequence[Gpu], nvidia: Sequence[NvidiaCard] | None, cards: Sequence[DrmCard]) -> tuple[str, ...]:
+    """A sentence for each card in this machine that the engine has no device for."""
     return tuple(
-        f"{name} at {pci_id or 'an unknown place'} is in this machine, but the engine offers no device for it."
-        for pci_id, name in missing.items()
+        f"{card.name} at {card.pci_id or 'an unknown place'} is in this machine, but the engine offers no device for "
+        f"it{'' if card.driver else ', and no driver runs it'}."
+        for card in unused_cards(gpus, nvidia, cards)
     )
 
 
@@ -97,6 +118,9 @@ def _complete(gpu: Gpu, nvidia: Sequence[NvidiaCard] | None, cards: Sequence[Drm
             notes.append(f"The free memory of {gpu.device} is the engine's figure: {memory.doubt}.")
         else:
             free_bytes = min(free_bytes, memory.total_bytes - memory.used_bytes)
+    if link and not link.possible:
+        notes.append(f"The PCIe link of {gpu.device} is not known: its driver reports one that cannot be.")
+        link = None
     return msgspec.structs.replace(gpu, driver=driver, pcie=link, free_bytes=free_bytes)
 
 

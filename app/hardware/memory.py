@@ -3,13 +3,13 @@
 import os
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import psutil
 
 from app.hardware import cgroups
 from app.hardware.facts import Ram
 from app.hardware.sources import NotSeenError
+from app.hardware.tree import KernelPath
 from app.units import format_bytes
 
 MachineMemory = Callable[[], Ram]
@@ -21,7 +21,7 @@ def machine_memory() -> Ram:
     return Ram(total_bytes=memory.total, available_bytes=memory.available)
 
 
-def read_ram(root: Path, machine: MachineMemory = machine_memory) -> tuple[Ram, tuple[str, ...]]:
+def read_ram(root: KernelPath, machine: MachineMemory = machine_memory) -> tuple[Ram, tuple[str, ...]]:
     """Memory as this program may use it, and a note where a limit is lower than the machine's."""
     whole = machine()
     ram = cgroups.limited_ram(root, whole)

@@ -5,6 +5,7 @@ from typing import Any, Protocol
 
 from app.hardware.cards import CardMemory, normal_pci_id
 from app.hardware.facts import Pcie
+from app.hardware.gpu_programs import program_name
 from app.hardware.sources import NotSeenError
 
 
@@ -15,6 +16,26 @@ class NvmlCard:
     index: int
     name: str
     pci_id: str | None
+
+
+@dataclass(frozen=True)
+class NvmlDetails:
+    """What else a card's driver told; None for what it refused.
+
+    Attributes:
+        uuid: NVIDIA's name of the card.
+        cuda: The newest CUDA that the driver runs ("12.4").
+        power_limit_watts: What it may draw now. power_max_watts: the highest limit that may be set.
+        programs: Number, name and bytes of each program on it; bytes are None where the driver does not tell.
+        programs_refused: Why programs are not listed, else empty.
+    """
+
+    uuid: str | None = None
+    cuda: str | None = None
+    power_limit_watts: float | None = None
+    power_max_watts: float | None = None
+    programs: tuple[tuple[int, str, int | None], ...] = ()
+    programs_refused: str = ""
 
 
 class Nvml(Protocol):
@@ -34,6 +55,10 @@ class Nvml(Protocol):
 
     def link(self, card: NvmlCard) -> Pcie:
         """A card's PCIe link."""
+        ...
+
+    def details(self, card: NvmlCard) -> NvmlDetails:
+        """What else is told of a card."""
         ...
 
     def process_bytes(self, card: NvmlCard, pid: int) -> int:
@@ -94,25 +119,57 @@ class _DriverNvml:
             max_lanes=self._call("nvmlDeviceGetMaxPcieLinkWidth", handle),
         )
 
-    def process_bytes(self, card: NvmlCard, pid: int) -> int:
+    def details(self, card: NvmlCard) -> NvmlDetails:
         handle = self._handles[card.index]
-        listed, refusals = [], []
-        # A program that computes and draws is in both lists, each time with all it holds.
-        for kind in ("Compute", "Graphics"):
-            try:
-                processes = self._call(f"nvmlDeviceGet{kind}RunningProcesses", handle)
-            except NotSeenError as error:
-                refusals.append(error)  # cards without graphics refuse one of the two
-                continue
-            listed += [process.usedGpuMemory for process in processes if process.pid == pid]
-        if len(refusals) == 2:
-            raise refusals[0]
+        uuid = self._maybe("nvmlDeviceGetUUID", handle)
+        cuda = self._maybe("nvmlSystemGetCudaDriverVersion_v2")
+        limit = self._maybe("nvmlDeviceGetEnforcedPowerLimit", handle)
+        bounds = self._maybe("nvmlDeviceGetPowerManagementLimitConstraints", handle)
+        programs: dict[int, int | None] = {}
+        refused = ""
+        try:
+            for pid, size in self._programs(handle):
+                programs[pid] = max(programs.get(pid) or 0, size or 0) or None
+        except NotSeenError as error:
+            refused = str(error)
+        return NvmlDetails(
+            uuid=_text(uuid) if uuid else None,
+            cuda=f"{cuda // 1000}.{cuda % 1000 // 10}" if cuda else None,
+            power_limit_watts=limit / 1000 if limit else None,
+            power_max_watts=bounds[1] / 1000 if bounds else None,
+            programs=tuple((pid, program_name(pid), size) for pid, size in programs.items()),
+            programs_refused=refused,
+        )
+
+    def process_bytes(self, card: NvmlCard, pid: int) -> int:
+        listed = [size for its_pid, size in self._programs(self._handles[card.index]) if its_pid == pid]
         if not listed:
             raise NotSeenError("The NVIDIA driver lists no memory of the engine on this card.")
         known = [size for size in listed if size is not None]
         if not known:
             raise NotSeenError("The NVIDIA driver does not tell memory by program on this system.")
         return int(max(known))
+
+    def _programs(self, handle: Any) -> list[tuple[int, int | None]]:
+        """Process number and bytes; a program that computes and draws is listed twice, each time with all it holds."""
+        listed, refusals = [], []
+        for kind in ("Compute", "Graphics"):
+            try:
+                processes = self._call(f"nvmlDeviceGet{kind}RunningProcesses", handle)
+            except NotSeenError as error:
+                refusals.append(error)  # cards without graphics refuse one of the two
+                continue
+            listed += [(int(process.pid), process.usedGpuMemory) for process in processes]
+        if len(refusals) == 2:
+            raise refusals[0]
+        return listed
+
+    def _maybe(self, function: str, *arguments: Any) -> Any:
+        """What a function gives that not every card or driver has; None where it refuses."""
+        try:
+            return self._call(function, *arguments)
+        except NotSeenError:
+            return None
 
     def close(self) -> None:
         self._call("nvmlShutdown")

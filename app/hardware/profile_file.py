@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from app.errors import AppError, ErrorCode
-from app.hardware.facts import Cpu, Gpu, Machine
+from app.hardware.facts import Cpu, Gpu, Machine, Ram
 from app.units import format_bytes
 
 _MOST_FILE_BYTES = 1024**2
@@ -15,6 +15,9 @@ _MOST_FILE_BYTES = 1024**2
 _MOST_MEMORY = 64 * 1024**4
 """Bytes; the largest servers sold have 32 TiB of main memory."""
 _MOST_CORES = 65536
+_MOST_SLOTS = 1024
+_MOST_TRANSFERS = 100_000
+"""Megatransfers a second; modules sold reach about 10,000."""
 _MOST_LANES = 64
 _MOST_GENERATION = 16
 _NOT_DEVICES = ("cpu", "disk", "none", "auto")
@@ -44,7 +47,7 @@ def read_profile(path: Path) -> Machine:
         raise _no_profile(path, str(error)) from error
     for unknown in _unknown_fields(given, msgspec.to_builtins(machine), ""):
         raise _no_profile(path, f"'{unknown}' is no field of a profile")
-    for doubt in _doubts(machine):
+    for doubt in doubts(machine):
         raise _no_profile(path, doubt)
     return machine
 
@@ -100,7 +103,7 @@ def _unknown_fields(given: Any, known: Any, place: str) -> Iterator[str]:
             yield from _unknown_fields(value, its, f"{place}[{index}]")
 
 
-def _doubts(machine: Machine) -> Iterator[str]:
+def doubts(machine: Machine) -> Iterator[str]:
     """Why the values cannot be those of a machine, each as the end of a sentence."""
     if not machine.os.strip():
         yield "os is empty"
@@ -109,7 +112,10 @@ def _doubts(machine: Machine) -> Iterator[str]:
     yield from _doubted_memory("ram", ram.total_bytes, "available_bytes", ram.available_bytes)
     if not ram.total_bytes:
         yield "ram.total_bytes is 0"
+    yield from _doubted_ram(ram)
     yield from _doubted_count("engine_bytes", machine.engine_bytes, 0, _MOST_MEMORY)
+    if machine.power is not None:
+        yield from _doubted_count("power.battery_percent", machine.power.battery_percent, 0, 100)
     for index, gpu in enumerate(machine.gpus):
         yield from _doubted_gpu(f"gpus[{index}]", gpu)
     yield from _repeated(gpu.device for gpu in machine.gpus)
@@ -129,8 +135,30 @@ def _doubted_cpu(cpu: Cpu) -> Iterator[str]:
         yield from _doubted_count(f"cpu.{name}", count, 1, most)
     for index, number in enumerate(cpu.performance_cpus):
         yield from _doubted_count(f"cpu.performance_cpus[{index}]", number, 0, _MOST_CORES)
+    yield from _doubted_count("cpu.numa_nodes", cpu.numa_nodes, 1, _MOST_CORES)
+    for index, kind in enumerate(cpu.core_classes):
+        yield from _doubted_count(f"cpu.core_classes[{index}].cores", kind.cores, 1, cpu.physical_cores)
+    for index, cache in enumerate(cpu.caches):
+        yield from _doubted_count(f"cpu.caches[{index}].total_bytes", cache.total_bytes, 1, _MOST_MEMORY)
+        yield from _doubted_count(f"cpu.caches[{index}].size_bytes", cache.size_bytes, 1, cache.total_bytes)
     if cpu.logical_cores < cpu.physical_cores:
         yield f"cpu.logical_cores is {cpu.logical_cores:,}, less than cpu.physical_cores"
+
+
+def _doubted_ram(ram: Ram) -> Iterator[str]:
+    counts = (
+        ("channels", ram.channels, 1, _MOST_SLOTS),
+        ("free_slots", ram.free_slots, 0, _MOST_SLOTS),
+        ("speed_mts", ram.speed_mts, 1, _MOST_TRANSFERS),
+        ("swap_total_bytes", ram.swap_total_bytes, 0, _MOST_MEMORY),
+        ("swap_free_bytes", ram.swap_free_bytes, 0, ram.swap_total_bytes or 0),
+    )
+    for name, count, least, most in counts:
+        yield from _doubted_count(f"ram.{name}", count, least, most)
+    for index, module in enumerate(ram.modules):
+        yield from _doubted_count(f"ram.modules[{index}].size_bytes", module.size_bytes, 0, _MOST_MEMORY)
+        for name in ("rated_mts", "speed_mts"):
+            yield from _doubted_count(f"ram.modules[{index}].{name}", getattr(module, name), 1, _MOST_TRANSFERS)
 
 
 def _doubted_gpu(place: str, gpu: Gpu) -> Iterator[str]:
@@ -138,6 +166,10 @@ def _doubted_gpu(place: str, gpu: Gpu) -> Iterator[str]:
     if not gpu.device.isprintable() or not gpu.device.strip() or gpu.device.strip().lower() in _NOT_DEVICES:
         yield f"{place}.device is {gpu.device!r}, which is no name of a GPU"
     yield from _doubted_count(f"{place}.context_bytes", gpu.context_bytes, 0, _MOST_MEMORY)
+    yield from _doubted_count(f"{place}.dedicated_bytes", gpu.dedicated_bytes, 0, _MOST_MEMORY)
+    yield from _doubted_count(f"{place}.shared_bytes", gpu.shared_bytes, 0, _MOST_MEMORY)
+    for index, program in enumerate(gpu.programs):
+        yield from _doubted_count(f"{place}.programs[{index}].used_bytes", program.used_bytes, 0, _MOST_MEMORY)
     if gpu.pcie is not None:
         for name, value in msgspec.structs.asdict(gpu.pcie).items():
             most = _MOST_LANES if name.endswith("lanes") else _MOST_GENERATION

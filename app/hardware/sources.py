@@ -103,3 +103,34 @@ class Source(Generic[T]):
             why = f"{self._name} could not be read: {error or type(error).__name__}."
             return time.monotonic(), None, why
         return time.monotonic(), value, ""
+
+
+class Paced(Generic[T]):
+    """A source read at most once in some seconds; in between its last answer, or refusal, is given again."""
+
+    def __init__(self, read: Callable[[], T], seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+        """`read` may raise `NotSeenError`; `clock` gives seconds."""
+        self._read = read
+        self._seconds = seconds
+        self._clock = clock
+        self._due = clock()
+        self._value: T | None = None
+        self._refusal: NotSeenError | None = None
+
+    def read(self) -> T:
+        """The newest answer.
+
+        Raises:
+            NotSeenError: the source refused.
+        """
+        now = self._clock()
+        if now >= self._due or (self._value is None and self._refusal is None):
+            self._due = now + self._seconds
+            self._value = self._refusal = None
+            try:
+                self._value = self._read()
+            except NotSeenError as error:
+                self._refusal = error
+        if self._value is None:
+            raise self._refusal or NotSeenError("There is no answer.")
+        return self._value

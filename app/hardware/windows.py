@@ -115,22 +115,6 @@ def processor_name() -> str:
     return " ".join(str(name).replace("(R)", "").replace("(TM)", "").split())
 
 
-def processor_cores() -> tuple[Core, ...]:
-    """The physical cores of every processor group."""
-    if sys.platform != "win32":
-        raise NotSeenError("This is not Windows.")
-    ask = ctypes.WinDLL("kernel32", use_last_error=True).GetLogicalProcessorInformationEx
-    ask.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(ctypes.c_ulong)]
-    ask.restype = ctypes.c_int
-    size = ctypes.c_ulong(0)
-    # The first call only tells the size and fails by design.
-    ask(_RELATION_PROCESSOR_CORE, None, ctypes.byref(size))
-    records = ctypes.create_string_buffer(size.value)
-    if not ask(_RELATION_PROCESSOR_CORE, records, ctypes.byref(size)):
-        raise ctypes.WinError(ctypes.get_last_error())
-    return parse_cores(records.raw[: size.value])
-
-
 def instruction_sets() -> tuple[str, ...]:
     """Names of the instruction sets that Windows says are there."""
     if sys.platform != "win32":

@@ -1,12 +1,15 @@
 """Recorded /proc and /sys trees, and an NVIDIA driver that can be told to misbehave."""
 
+import contextlib
 import threading
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from app.hardware.cards import CardMemory
 from app.hardware.facts import Gpu, GpuKind, Pcie, Ram
-from app.hardware.nvml import NvmlCard
+from app.hardware.nvml import NvmlCard, NvmlDetails
+from app.hardware.sampling import Sampler
 from app.hardware.sources import NotSeenError
 
 MIB = 1024**2
@@ -111,6 +114,7 @@ LLVMPIPE = gpu("llvmpipe (LLVM 19.1.7, 256 bits)", kind=GpuKind.SOFTWARE)
 
 
 TWO_OF_TWELVE_GIB = CardMemory(used_bytes=2 * GIB, total_bytes=12 * GIB)
+NO_DETAILS = NvmlDetails()
 IDLE_LINK = Pcie(generation=1, lanes=8, max_generation=4, max_lanes=16)
 
 
@@ -122,6 +126,7 @@ class PlayedNvml:
     told_memory: CardMemory | Exception = TWO_OF_TWELVE_GIB
     told_process: int | Exception = 1 * GIB
     told_link: Pcie | Exception = IDLE_LINK
+    told_details: NvmlDetails | Exception = NO_DETAILS
     hang: bool = False
     released: threading.Event = field(default_factory=threading.Event)
     entered: threading.Event = field(default_factory=threading.Event)
@@ -142,6 +147,9 @@ class PlayedNvml:
     def link(self, card: NvmlCard) -> Pcie:
         return told(self.told_link)
 
+    def details(self, card: NvmlCard) -> NvmlDetails:
+        return told(self.told_details)
+
     def process_bytes(self, card: NvmlCard, pid: int) -> int:
         return told(self.told_process)
 
@@ -161,3 +169,31 @@ def no_nvml():
 
 def machine_of_32_gib() -> Ram:
     return Ram(total_bytes=32 * GIB, available_bytes=24 * GIB)
+
+
+PID = 4242
+
+
+def write_process(root, pages=25_600, faults=17, started=9000, state="S", name="(python (x) 3)"):
+    before = "0 " * 6  # ppid .. cminflt, with what lies before majflt
+    fields = f"{state} {before}0 0 {faults} " + "0 " * 9 + f"{started} 123456 {pages} 18446744073709551615"
+    write(root, f"proc/{PID}/stat", f"{PID} {name} {fields}")
+    write(root, f"proc/{PID}/status", "Name:\tpython\nVmPeak:\t  999 kB\nVmHWM:\t  204800 kB\nVmRSS:\t  102400 kB")
+    write(root, f"proc/{PID}/io", "rchar: 99999999\nsyscr: 12\nread_bytes: 5242880\nwrite_bytes: 0")
+
+
+@contextlib.contextmanager
+def sampler(root, gpus=(), **fields):
+    fields = {"root": root, "nvml": no_nvml, "machine_memory": machine_of_32_gib, "system": "linux"} | fields
+    with contextlib.closing(Sampler(PID, gpus, **fields)) as made:
+        yield made
+
+
+def first_answer(made):
+    """The first NVIDIA sample that came in time: a thread may need longer than one sample waits."""
+    end = time.monotonic() + 10
+    while time.monotonic() < end:
+        (sample,) = made.sample().gpus
+        if "in time" not in sample.missing:
+            return sample
+    raise AssertionError("the driver never answered")

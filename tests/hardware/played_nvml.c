@@ -38,6 +38,19 @@ int nvmlDeviceGetCurrPcieLinkGeneration(void *device, unsigned *out) { (void)dev
 int nvmlDeviceGetCurrPcieLinkWidth(void *device, unsigned *out) { (void)device; return number(out, 8); }
 int nvmlDeviceGetMaxPcieLinkGeneration(void *device, unsigned *out) { (void)device; return number(out, 4); }
 int nvmlDeviceGetMaxPcieLinkWidth(void *device, unsigned *out) { (void)device; return number(out, 16); }
+int nvmlDeviceGetUUID(void *device, char *text, unsigned size) {
+    (void)device;
+    snprintf(text, size, "GPU-00000000-0000-0000-0000-000000000001");
+    return OK;
+}
+int nvmlSystemGetCudaDriverVersion_v2(int *version) { *version = 12040; return OK; }
+int nvmlDeviceGetEnforcedPowerLimit(void *device, unsigned *out) { (void)device; return number(out, 115000); }
+int nvmlDeviceGetPowerManagementLimitConstraints(void *device, unsigned *least, unsigned *most) {
+    (void)device;
+    *least = 100000;
+    *most = 170000;
+    return OK;
+}
 /* Process 7 computes with 1 GiB; of process 8 the system tells no figure (as Windows does). */
 int nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned *count, Process *processes) {
     (void)device;

@@ -87,7 +87,7 @@ def test_an_amd_card_is_completed_from_the_kernel(tmp_path):
     amd_card(tmp_path, used=6 * GIB)
     (card,), notes = complete([RADEON], None, read_cards(tmp_path))
     assert card.driver == "amdgpu (Linux 6.8.0)"
-    assert card.pcie == Pcie(generation=1, lanes=16, max_generation=4, max_lanes=16)
+    assert card.pcie == Pcie(generation=1, lanes=16, max_generation=4, max_lanes=16, card_generation=4, card_lanes=16)
     assert card.free_bytes == 10 * GIB
     assert notes == ()
 
@@ -106,7 +106,7 @@ def test_an_nvidia_card_without_nvml_is_completed_from_the_kernel(tmp_path):
     write(tmp_path, "sys/module/nvidia/version", "550.54.14")
     (card,), notes = complete([GEFORCE], None, read_cards(tmp_path))
     assert card.driver == "nvidia 550.54.14"
-    assert card.pcie == Pcie(generation=3, lanes=4, max_generation=3, max_lanes=16)
+    assert card.pcie == Pcie(generation=3, lanes=4, max_generation=3, max_lanes=16, card_generation=3, card_lanes=16)
     assert "memory" in notes[0]
 
 

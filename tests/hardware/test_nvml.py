@@ -17,7 +17,7 @@ from app.hardware.sources import NotSeenError
 
 nvml = open_nvml()
 (card,) = nvml.cards()
-memory, link = nvml.memory(card), nvml.link(card)
+memory, link, details = nvml.memory(card), nvml.link(card), nvml.details(card)
 refusals = []
 for pid in (8, 9):
     try:
@@ -29,6 +29,8 @@ print(json.dumps({
     "memory": [memory.used_bytes, memory.total_bytes],
     "link": [link.generation, link.lanes, link.max_generation, link.max_lanes],
     "process": nvml.process_bytes(card, 7), "refusals": refusals,
+    "uuid": details.uuid, "cuda": details.cuda, "watts": [details.power_limit_watts, details.power_max_watts],
+    "programs": [[pid, size] for pid, _name, size in details.programs], "refused": details.programs_refused,
 }))
 nvml.close()
 """
@@ -77,6 +79,11 @@ def test_a_card_is_read_through_the_real_binding(played_driver):
         "memory": [2 * GIB, 12 * GIB],
         "link": [1, 8, 4, 16],
         "process": GIB,
+        "uuid": "GPU-00000000-0000-0000-0000-000000000001",
+        "cuda": "12.4",
+        "watts": [115, 170],
+        "programs": [[7, GIB], [8, None]],
+        "refused": "",
     }
     assert "does not tell memory by program" in refusals[0]
     assert "lists no memory" in refusals[1]

@@ -13,44 +13,22 @@ from hardware_trees import (
     GIB,
     LLVMPIPE,
     MIB,
+    PID,
     RADEON,
     PlayedNvml,
     amd_card,
+    first_answer,
     gpu,
-    machine_of_32_gib,
     no_nvml,
+    sampler,
     write,
+    write_process,
 )
 
 from app.hardware.cards import CardMemory
 from app.hardware.facts import GpuKind
 from app.hardware.sampling import GpuSample, Sampler
 from app.hardware.sources import NotSeenError
-
-PID = 4242
-
-
-def write_process(root, pages=25_600, faults=17, started=9000, state="S", name="(python (x) 3)"):
-    before = "0 " * 6  # ppid .. cminflt, with what lies before majflt
-    fields = f"{state} {before}0 0 {faults} " + "0 " * 9 + f"{started} 123456 {pages} 18446744073709551615"
-    write(root, f"proc/{PID}/stat", f"{PID} {name} {fields}")
-
-
-@contextlib.contextmanager
-def sampler(root, gpus=(), **fields):
-    fields = {"root": root, "nvml": no_nvml, "machine_memory": machine_of_32_gib, "system": "linux"} | fields
-    with contextlib.closing(Sampler(PID, gpus, **fields)) as made:
-        yield made
-
-
-def first_answer(made):
-    """The first NVIDIA sample that came in time: a thread may need longer than one sample waits."""
-    end = time.monotonic() + 10
-    while time.monotonic() < end:
-        (sample,) = made.sample().gpus
-        if "in time" not in sample.missing:
-            return sample
-    raise AssertionError("the driver never answered")
 
 
 def test_the_engines_memory_and_faults_come_from_its_own_line(tmp_path):
@@ -59,6 +37,8 @@ def test_the_engines_memory_and_faults_come_from_its_own_line(tmp_path):
         sample = made.sample()
     assert sample.engine_rss_bytes == 25_600 * os.sysconf("SC_PAGE_SIZE")
     assert sample.engine_major_faults == 17
+    assert sample.engine_peak_bytes == 200 * MIB
+    assert sample.engine_read_bytes == 5 * MIB
     assert sample.ram_available_bytes == 24 * GIB
     assert sample.missing == ()
 

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from app.hardware.sources import NotSeenError, Source
+from app.hardware.sources import NotSeenError, Paced, Source
 
 
 @pytest.fixture
@@ -102,3 +102,42 @@ def test_a_source_that_cannot_be_finished_still_ends_and_is_logged(caplog):
     source = Source("The driver", lambda: 1, finish=lambda: 1 / 0)
     assert source.close(5)
     assert "The driver could not be closed" in caplog.text
+
+
+def test_a_paced_source_is_asked_once_in_its_time_and_its_refusal_is_kept_as_long():
+    now, asked, answers = [0.0], [], [1, NotSeenError("not now"), 3]
+
+    def read():
+        asked.append(now[0])
+        answer = answers[len(asked) - 1]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    paced = Paced(read, 1.0, lambda: now[0])
+    assert [paced.read(), paced.read()] == [1, 1]
+    now[0] = 1.0
+    for _ in range(3):
+        with pytest.raises(NotSeenError, match="not now"):
+            paced.read()
+    now[0] = 1.9
+    with pytest.raises(NotSeenError):
+        paced.read()
+    now[0] = 2.0
+    assert paced.read() == 3
+    assert asked == [0.0, 1.0, 2.0]
+
+
+def test_a_surprise_in_a_paced_source_is_raised_and_the_source_is_asked_again():
+    answers = [ZeroDivisionError("odd"), 2]
+
+    def read():
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    paced = Paced(read, 100.0)
+    with pytest.raises(ZeroDivisionError):
+        paced.read()
+    assert paced.read() == 2
