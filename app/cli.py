@@ -11,11 +11,24 @@ from typing import NoReturn
 
 from app import terminal
 from app.advice import what_to_do
-from app.commands import bench, calibrate, chat, demo, export, import_plan, inspect, plan, probe, simulate, tune
+from app.commands import (
+    bench,
+    calibrate,
+    chat,
+    demo,
+    doctor,
+    export,
+    import_plan,
+    inspect,
+    plan,
+    probe,
+    simulate,
+    tune,
+)
 from app.commands.common import Json, print_json
 from app.errors import EXIT_BAD_USAGE, EXIT_OK, AppError, ErrorCode
 
-_COMMANDS = (probe, inspect, plan, chat, bench, calibrate, tune, export, import_plan, simulate, demo)
+_COMMANDS = (probe, doctor, inspect, plan, chat, bench, calibrate, tune, export, import_plan, simulate, demo)
 
 
 def version() -> str:

@@ -15,6 +15,8 @@ ALLOWED = {
     "library": {"model", "hardware", "placement"},
     "library.load_memory": {"hardware", "placement"},
     "placement": {"model", "hardware", "native_library"},
+    # Pure: judges what others measured; the protocol is plain data too.
+    "doctor": {"model", "hardware", "placement", "engine.protocol"},
     "engine": {"model", "hardware", "placement", "native_library"},
     "engine.process": {"model", "hardware", "placement", "library"},
     "engine.client": {"hardware", "placement"},
@@ -29,6 +31,7 @@ ALLOWED = {
         "library.load_memory",
         "chat",
         "advice",
+        "doctor",
     },
     "cli": {"commands", "commands.bench", "terminal", "advice"},
     "commands": {
@@ -40,6 +43,7 @@ ALLOWED = {
         "library",
         "library.load_memory",
         "advice",
+        "doctor",
         "terminal",
     },
     # Draws a chart, and imports what draws it only then.

@@ -1,0 +1,97 @@
+"""`doctor` as a program: on this machine, on recorded ones, with a model, with a load, and with a broken engine."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from short_model import build_short_demo
+
+from app.doctor.diagnosis import RULES
+
+SNAPSHOTS = Path(__file__).resolve().parents[1] / "snapshots"
+KEYS = {"hints", "fine", "not_judged", "notes"}
+HINT_KEYS = {"rule", "title", "evidence", "action", "severity", "fix", "about"}
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    return tmp_path_factory.mktemp("home")
+
+
+@pytest.fixture(scope="module")
+def model(home):
+    return build_short_demo(home / "models" / "short.gguf")
+
+
+def run(home, *arguments, **extra):
+    return subprocess.run(
+        [sys.executable, "-m", "app", "doctor", *map(str, arguments)],
+        capture_output=True, text=True, encoding="utf-8", timeout=240, check=False, stdin=subprocess.DEVNULL,
+        env=dict(os.environ, EXPERT_LANES_HOME=str(home), **extra),
+    )  # fmt: skip
+
+
+def run_json(home, *arguments, **extra):
+    done = run(home, *arguments, "--json", **extra)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("\n") == 1
+    found = json.loads(done.stdout)
+    assert set(found) == KEYS
+    assert all(set(hint) == HINT_KEYS for hint in found["hints"])
+    told = {hint["rule"] for hint in found["hints"]} | set(found["fine"]) | {its["rule"] for its in found["not_judged"]}
+    assert told == {rule.name for rule in RULES}
+    return found
+
+
+def test_this_machine_is_judged_without_a_model(home):
+    found = run_json(home)
+    assert "engine-files" in found["fine"]
+    assert "name a model" in next(its["why"] for its in found["not_judged"] if its["rule"] == "idle-pool")
+
+
+def test_a_recorded_machine_is_judged_and_hints_are_no_failure(home):
+    done = run(home, "--snapshot", SNAPSHOTS / "laptop_nvidia_hybrid_single_channel.json")
+    assert done.returncode == 0
+    assert "Memory on a single channel" in done.stdout
+    assert "38.4 GB/s" in done.stdout
+    assert "Do: Add a module" in done.stdout
+
+
+def test_a_fix_is_told_with_what_the_plan_has_now(home, model):
+    found = run_json(
+        home, model, "--snapshot", SNAPSHOTS / "desktop_nvidia_x16_dual_channel.json", "--gpu", "none", "--lock", "4TiB"
+    )
+    (fix,) = next(hint["fix"] for hint in found["hints"] if hint["rule"] == "locked-memory")
+    assert fix["key"] == "lock_bytes"
+    assert fix["now"] > fix["value"]
+
+
+def test_a_load_on_a_software_device_judges_how_the_model_answers(home, model):
+    plan = ("--gpu", "Vulkan0", "--layers", 0, "--pool", "8MiB", "--policy", "manual", "--threads", 1)
+    found = run_json(home, model, "--load", *plan, GGML_VK_VISIBLE_DEVICES="0")
+    idle = next(hint for hint in found["hints"] if hint["rule"] == "idle-pool")
+    assert "8.0 MiB was asked for" in idle["evidence"]
+    assert "0 were computed in it" in idle["evidence"]
+    assert idle["fix"] == [{"key": "kind", "value": "lru", "now": "manual"}]
+    assert "missing-experts" in found["fine"]
+    assert "3 answers" in next(its["why"] for its in found["not_judged"] if its["rule"] == "context")
+
+
+def test_a_load_needs_a_model_and_this_machine(home, model):
+    assert run(home, "--load").returncode == 2
+    snapshot = SNAPSHOTS / "laptop_ryzen_uma.json"
+    assert run(home, model, "--load", "--snapshot", snapshot).returncode == 2
+
+
+def test_an_engine_that_does_not_start_is_told_and_the_machine_judged_all_the_same(home, tmp_path):
+    """As where a scanner took one of the engine's libraries: importing it fails."""
+    package = tmp_path / "llama_cpp"
+    package.mkdir()
+    (package / "__init__.py").write_text("raise FileNotFoundError('Shared library with base name llama not found')\n")
+    found = run_json(home, PYTHONPATH=str(tmp_path))
+    assert "The engine cannot be used" in found["notes"][0]
+    assert "llama not found" in found["notes"][0]
+    assert "did not" in next(its["why"] for its in found["not_judged"] if its["rule"] == "gpu-unseen")
