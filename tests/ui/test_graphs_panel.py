@@ -1,45 +1,38 @@
-"""The graphs dock: what is drawn, what is said, and what it costs while it is hidden."""
+"""The graphs dock: what is shown, drawn and sampled, the way through time, and what leaves it as a file."""
 
+import csv
 import math
+from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QEvent, QPointF, Qt
-from PySide6.QtGui import QMouseEvent
-from PySide6.QtWidgets import QApplication, QMainWindow
+from graphs_hour import filled_panel
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QImage
+from PySide6.QtWidgets import QAbstractButton, QApplication, QComboBox, QFileDialog, QMainWindow, QWidget
 
+from app.ui.controller import ANSWERING
 from app.ui.graphs.dock import GraphsDock
-from app.ui.graphs.panel import SPANS_SECONDS, GraphsPanel
-from app.ui.graphs.plot import Line, LivePlot
+from app.ui.graphs.panel import GraphsPanel
 from app.ui.graphs.recorder import CAPACITY
-from app.ui.graphs.ring import RingSeries
+from app.ui.graphs.specs import COPIED, DECODE, DISK, FAULTS, FILE, GPU, GROUPS, HITS, PROMPT, RAM, SPLIT
+from app.ui.graphs.toolbar import SPANS_SECONDS
+from app.ui.settings import GRAPHS_HIDDEN, Settings
 
-
-@pytest.fixture
-def plot(theme, qtbot):
-    """A plot of two series, 30 seconds long; the second is empty from second 20 on."""
-    used, engine = RingSeries(100), RingSeries(100)
-    for second in range(31):
-        used.append(second, 2.0 + second / 10)
-        engine.append(second, 1.0 if second < 20 else None)
-    made = LivePlot("GPU memory", "GiB", ((Line("all", 0), used), (Line("engine", 1), engine)), theme)
-    qtbot.addWidget(made)
-    made.resize(400, 200)
-    made.show()
-    made.redraw(30.0)
-    return made
+ALL_OF_ONE_GPU = [f"{GPU}.Vulkan0", DECODE, HITS, RAM, SPLIT, PROMPT, COPIED, FILE, FAULTS, DISK]
 
 
 @pytest.fixture
 def make_panel(make_controller, theme, qtbot):
     made = []
 
-    def make(*arguments, probe=True):
+    def make(*arguments, probe=True, **fields):
         controller = make_controller(*arguments)
         if probe:
             with qtbot.waitSignal(controller.machine_changed, timeout=10000):
                 controller.probe()
-        panel = GraphsPanel(controller, theme)
+        panel = GraphsPanel(controller, theme, **fields)
         qtbot.addWidget(panel)
+        panel.resize(700, 900)
         made.append(panel)
         return panel
 
@@ -48,92 +41,28 @@ def make_panel(make_controller, theme, qtbot):
         panel.shutdown()
 
 
-def shown_color(curve):
-    return curve.opts["pen"].color().name()
+@pytest.fixture
+def hour(theme, qtbot, home):
+    """A panel in sight over a made-up hour; nothing is sampled. Its recorder ticks by hand."""
+    panel, recorder, end = filled_panel(theme, home)
+    qtbot.addWidget(panel)
+    panel.resize(1300, 900)
+    panel.show()
+    panel.redraw(everything=True)
+    yield panel
+    end()
+    assert recorder._sampler is None
 
 
-def test_a_value_stands_in_text_with_its_unit_and_a_missing_one_does_not(plot):
-    assert plot.text == "now all 5.00 GiB"
+def keys_of(panel):
+    return [plot.spec.key for plot in panel.plots]
 
 
-def test_a_gap_is_drawn_as_a_gap(plot):
-    _times, values = plot.curves[1].getOriginalDataset()
-    assert math.isnan(values[-1])
-    assert values[0] == 1.0
-    assert plot.curves[1].opts["connect"] == "finite"
+def press(panel, key, keys=Qt.KeyboardModifier.NoModifier, *, qtbot):
+    qtbot.keyClick(panel.plots[0], key, keys)
 
 
-def test_lines_are_thin_not_smoothed_clipped_and_thinned_out(plot):
-    for curve in plot.curves:
-        assert curve.opts["pen"].width() == 1
-        assert curve.opts["antialias"] is False
-        assert curve.opts["clipToView"] is True
-        assert curve.opts["downsampleMethod"] == "peak"
-        assert curve.opts["autoDownsample"] is True
-
-
-def test_the_picture_of_a_gap_and_of_many_samples_can_be_painted(theme, qtbot):
-    series = RingSeries(CAPACITY)
-    for place in range(CAPACITY + 10):
-        series.append(place / 5, None if place % 50 == 0 else float(place % 7))
-    made = LivePlot("Speed", "tokens/s", ((Line("", 0), series),), theme)
-    qtbot.addWidget(made)
-    made.resize(400, 200)
-    made.set_span(600)
-    made.redraw((CAPACITY + 9) / 5)
-    before = made.grab().toImage()
-    made.redraw((CAPACITY + 9) / 5 + 100)
-    assert made.grab().toImage() != before
-
-
-def test_the_limit_is_the_full_height_and_is_said(plot):
-    plot.set_limit(8.0)
-    plot.redraw(30.0)
-    assert plot.text == "now all 5.00, of 8.0 GiB"
-    assert plot._plot.getViewBox().viewRange()[1] == [0, 8.0]
-
-
-def test_why_nothing_is_measured_stands_where_the_lines_would_be(theme, qtbot):
-    made = LivePlot("GPU memory", "GiB", ((Line("all", 0), RingSeries(5)),), theme)
-    qtbot.addWidget(made)
-    made.redraw(0.0, "The driver says nothing.")
-    assert made.text == "The driver says nothing."
-    assert made._missing.isVisibleTo(made)
-
-
-def test_why_a_value_stopped_is_said_beside_the_older_line(plot):
-    plot.redraw(30.0, "The engine has ended.")
-    assert plot.text == "now all 5.00 GiB The engine has ended."
-    assert not plot._missing.isVisibleTo(plot)
-    assert plot._note.isVisibleTo(plot)
-
-
-def test_the_pointer_shows_the_values_of_its_time(plot, qtbot):
-    box = plot._plot.getViewBox()
-    place = plot._plot.mapFromScene(box.mapViewToScene(QPointF(-15.0, 1.0)))
-    buttons = Qt.MouseButton.NoButton
-    view = plot._plot.viewport()
-    move = QMouseEvent(
-        QEvent.Type.MouseMove,
-        QPointF(place),
-        QPointF(view.mapToGlobal(place)),
-        buttons,
-        buttons,
-        Qt.KeyboardModifier.NoModifier,
-    )
-    QApplication.sendEvent(view, move)
-    assert plot.text == "15 s ago all 3.50, engine 1.00 GiB"
-    QApplication.sendEvent(view, QEvent(QEvent.Type.Leave))
-    assert plot.text == "now all 5.00 GiB"
-
-
-def test_a_look_that_changes_recolours_everything_at_once(plot, theme):
-    before = [shown_color(curve) for curve in plot.curves]
-    theme.force("dark")
-    after = [shown_color(curve) for curve in plot.curves]
-    assert after == [theme.colors.graph[0].name(), theme.colors.graph[1].name()]
-    assert before != after
-    assert plot._plot.backgroundBrush().color() == theme.colors.surface
+# ---- what it costs ----------------------------------------------------------------------------------
 
 
 def test_a_hidden_dock_makes_nothing_and_measures_nothing(make_controller, theme, qtbot):
@@ -142,15 +71,19 @@ def test_a_hidden_dock_makes_nothing_and_measures_nothing(make_controller, theme
     dock = GraphsDock(make_controller(), theme, window)
     window.addDockWidget(Qt.DockWidgetArea.RightDockWidgetArea, dock)
     dock.hide()
+    window.resize(800, 900)
     window.show()
     assert dock.widget() is None
     dock.show()
     panel = dock.content
     qtbot.waitUntil(lambda: panel.recorder.running)
-    qtbot.waitUntil(lambda: "available" in panel.ram_plot.text)
-    assert "The engine is not running." in panel.ram_plot.text
+    qtbot.waitUntil(lambda: "available" in panel.plot(RAM).text)
+    assert "The engine is not running." in panel.plot(RAM).text
     dock.hide()
     qtbot.waitUntil(lambda: not panel.recorder.running)
+    rows = len(panel.recorder.history)
+    qtbot.waitUntil(lambda: panel.recorder._sampler is None)
+    assert len(panel.recorder.history) == rows
     dock.shutdown()
 
 
@@ -171,62 +104,293 @@ def test_a_dock_behind_another_tab_does_not_measure(make_controller, theme, qtbo
         dock.shutdown()
 
 
+def test_the_dock_does_not_need_pyqtgraph(make_panel):
+    import subprocess
+    import sys
+
+    program = "import sys; import app.ui.graphs.panel; print('pyqtgraph' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+def test_graphs_that_are_hidden_or_out_of_sight_are_not_drawn(hour, qtbot, monkeypatch):
+    drawn = []
+    for plot in hour._plots.values():
+        monkeypatch.setattr(plot, "redraw", lambda *_, key=plot.spec.key: drawn.append(key))
+    hour.redraw()
+    assert drawn == ALL_OF_ONE_GPU
+    drawn.clear()
+    hour.toolbar.actions_of[DISK].setChecked(False)
+    hour.toolbar.actions_of[SPLIT].setChecked(False)
+    drawn.clear()
+    hour.recorder.tick()
+    hour._recorded()
+    assert drawn == [key for key in ALL_OF_ONE_GPU if key not in (DISK, SPLIT)]
+    hour.resize(400, 400)
+    qtbot.waitUntil(lambda: hour._scroll.verticalScrollBar().maximum() > 0)
+    QApplication.processEvents()
+    drawn.clear()
+    hour._recorded()
+    assert drawn
+    assert FAULTS not in drawn, "it lies below what is in sight"
+    hour._scroll.verticalScrollBar().setValue(hour._scroll.verticalScrollBar().maximum())
+    assert FAULTS in drawn
+
+
+# ---- what is shown ----------------------------------------------------------------------------------
+
+
 def test_without_a_gpu_the_panel_says_why_and_draws_no_gpu_graph(make_panel):
     panel = make_panel("--no-gpu")
-    assert panel.plots == [panel.ram_plot, panel.rate_plot, panel.hit_plot]
+    assert keys_of(panel) == [DECODE, RAM]
     assert "No GPU was found." in panel.no_gpu.text()
     assert panel.no_gpu.isVisibleTo(panel)
 
 
 def test_every_gpu_of_the_machine_gets_a_graph_when_it_is_known(make_panel, qtbot):
     panel = make_panel(probe=False)
-    assert list(panel.gpu_plots) == []
+    assert keys_of(panel) == [DECODE, RAM]
     with qtbot.waitSignal(panel.recorder.gpus_changed, timeout=10000):
         panel._controller.probe()
-    assert list(panel.gpu_plots) == ["Vulkan0"]
+    assert keys_of(panel) == [f"{GPU}.Vulkan0", DECODE, RAM]
     assert not panel.no_gpu.isVisibleTo(panel)
+
+
+def test_a_graph_appears_when_something_was_measured_for_it(make_panel, qtbot):
+    panel = make_panel()
+    panel.show()
+    assert FAULTS not in keys_of(panel)
+    panel.set_active(True)
+    qtbot.waitUntil(lambda: FAULTS in keys_of(panel) and DISK in keys_of(panel))
+    assert FILE not in keys_of(panel), "no model is loaded"
+    assert panel.plot(FAULTS).isVisible()
+
+
+def test_what_cannot_be_measured_is_named_with_its_reason(loaded_controller, theme, qtbot):
+    controller = loaded_controller()
+    panel = GraphsPanel(controller, theme)
+    qtbot.addWidget(panel)
+    panel.show()
+    panel.set_active(True)
+    qtbot.waitUntil(lambda: "Model file in memory" in panel.missing.text())
+    assert "cannot be looked at" in panel.missing.text()
+    assert "(not measured)" in panel.toolbar.actions_of[FILE].text()
+    assert "cannot be looked at" in panel.toolbar.actions_of[FILE].toolTip()
+    panel.toolbar.actions_of[FILE].setChecked(False)
+    assert panel.missing.isHidden(), "nobody wants to see it"
+    panel.shutdown()
+
+
+def test_no_answer_is_said_and_not_drawn_as_zero(make_panel, qtbot):
+    panel = make_panel()
+    panel.show()
+    panel.set_active(True)
+    qtbot.waitUntil(lambda: panel.plot(DECODE).text == "No answer is running.")
+
+
+def test_an_answer_without_a_rate_yet_is_not_told_as_none(make_panel, qtbot, monkeypatch):
+    panel = make_panel()
+    monkeypatch.setattr(type(panel._controller), "state", ANSWERING)
+    panel.show()
+    panel.set_active(True)
+    qtbot.waitUntil(lambda: panel.plot(DECODE).text == "An answer is running; there is no rate of it yet.")
+
+
+def test_hidden_groups_are_remembered(make_panel, home):
+    settings = Settings(home / "settings.json")
+    panel = make_panel(settings=settings)
+    panel.toolbar.actions_of[GPU].setChecked(False)
+    panel.toolbar.actions_of[DISK].setChecked(False)
+    assert settings.get(GRAPHS_HIDDEN) == f"{GPU},{DISK}"
+    again = make_panel(settings=Settings(home / "settings.json"))
+    assert keys_of(again) == [DECODE, RAM]
+    assert GPU not in again.recorder._groups
+    again.toolbar.all_action.trigger()
+    assert again.toolbar.groups == frozenset(GROUPS)
+    assert Settings(home / "settings.json").get(GRAPHS_HIDDEN) == ""
+
+
+def test_a_setting_with_unknown_names_hides_nothing_else(make_panel, home):
+    settings = Settings(home / "settings.json")
+    settings.set(GRAPHS_HIDDEN, "nonsense,ram,")
+    assert keys_of(make_panel(settings=settings)) == [f"{GPU}.Vulkan0", DECODE]
+
+
+def test_graphs_stand_in_rows_where_there_is_room(hour, qtbot):
+    first, second = hour.plots[:2]
+    qtbot.waitUntil(lambda: second.x() > first.x() and second.y() == first.y())
+    hour.resize(400, 700)
+    qtbot.waitUntil(lambda: second.x() == first.x() and second.y() > first.y())
+
+
+def test_everything_has_a_name_and_a_place_in_the_tab_order(hour, qtbot):
+    reached, widget = set(), hour.toolbar.span_box
+    for _ in range(200):
+        reached.add(widget)
+        widget = widget.nextInFocusChain()
+    controls = [*hour.findChildren(QComboBox), *hour.findChildren(QAbstractButton), *hour.plots]
+    shown = [each for each in controls if each.isVisibleTo(hour)]
+    assert len(shown) >= 4 + len(ALL_OF_ONE_GPU)
+    for control in shown:
+        named = control.accessibleName() or (control.text() if isinstance(control, QAbstractButton) else "")
+        assert named, control
+        assert control.focusPolicy() & Qt.FocusPolicy.TabFocus, named
+        assert control in reached, named
+    places = [hour.plots.index(each) for each in _chain(hour.plots[0]) if each in hour.plots]
+    assert places[: len(hour.plots)] == list(range(len(hour.plots)))
+    assert hour.accessibleName()
+    assert all(plot.accessibleDescription() for plot in hour.plots)
+
+
+def _chain(widget: QWidget):
+    first = widget
+    while True:
+        yield widget
+        widget = widget.nextInFocusChain()
+        if widget is first:
+            return
+
+
+# ---- through time -----------------------------------------------------------------------------------
 
 
 def test_a_paused_picture_holds_still_while_measuring_goes_on(make_panel, qtbot):
     panel = make_panel()
-    panel.set_active(True)
-    qtbot.waitUntil(lambda: "available" in panel.ram_plot.text)
-    panel.pause_button.click()
-    drawn = len(panel.ram_plot.curves[1].getOriginalDataset()[0])
-    measured = len(panel.recorder.available_ram)
-    qtbot.waitUntil(lambda: len(panel.recorder.available_ram) >= measured + 2)
-    assert len(panel.ram_plot.curves[1].getOriginalDataset()[0]) == drawn
-    panel.pause_button.click()
-    assert len(panel.ram_plot.curves[1].getOriginalDataset()[0]) >= measured + 2
-
-
-def test_the_time_shown_can_be_chosen(make_panel):
-    panel = make_panel()
-    panel.span_box.setCurrentIndex(2)
-    for plot in panel.plots:
-        assert plot._plot.getViewBox().viewRange()[0] == [-SPANS_SECONDS[2], 0]
-
-
-def test_no_answer_is_said_and_not_drawn_as_zero(make_panel):
-    panel = make_panel()
-    panel.recorder.tokens_per_second.append(panel.recorder.now, None)
-    panel._redraw()
-    assert panel.rate_plot.text == "No answer is running."
-
-
-def test_graphs_stand_side_by_side_where_there_is_room(make_panel, qtbot):
-    panel = make_panel()
-    panel.resize(1200, 300)
     panel.show()
-    ram, rate = panel.ram_plot, panel.rate_plot
-    qtbot.waitUntil(lambda: rate.x() > ram.x() and rate.y() == ram.y())
-    panel.resize(400, 700)
-    qtbot.waitUntil(lambda: rate.x() == ram.x() and rate.y() > ram.y())
+    panel.set_active(True)
+    qtbot.waitUntil(lambda: "available" in panel.plot(RAM).text)
+    panel.toolbar.pause_button.click()
+    assert panel.toolbar.pause_button.text() == "Live"
+    shapes = panel.plot(RAM).canvas.shapes
+    measured = len(panel.recorder.history)
+    qtbot.waitUntil(lambda: len(panel.recorder.history) >= measured + 2)
+    assert panel.plot(RAM).canvas.shapes is shapes
+    panel.toolbar.pause_button.click()
+    assert panel.toolbar.pause_button.text() == "Pause"
+    assert panel.plot(RAM).canvas.shapes is not shapes
 
 
-def test_names_are_there_for_screen_readers(make_panel):
-    panel = make_panel()
-    assert panel.accessibleName()
-    assert panel.span_box.accessibleName()
-    for plot in panel.plots:
-        assert plot.accessibleName()
+def test_the_time_shown_can_be_chosen_and_a_zoomed_one_is_told(hour):
+    assert SPANS_SECONDS[-1] == 3600
+    for place, seconds in enumerate(SPANS_SECONDS):
+        hour.toolbar.span_box.setCurrentIndex(place)
+        hour.toolbar.span_box.activated.emit(place)
+        assert hour.time_window.span == seconds
+    hour.time_window.set_span(42)
+    assert hour.toolbar.span_box.currentIndex() == -1
+    assert hour.toolbar.span_box.placeholderText() == "Last 42 s"
+
+
+def test_the_keyboard_goes_through_time(hour, qtbot):
+    window = hour.time_window
+    now = hour.recorder.now
+    press(hour, Qt.Key.Key_Left, qtbot=qtbot)
+    assert window.end(now) == pytest.approx(now - 6)
+    press(hour, Qt.Key.Key_Right, qtbot=qtbot)
+    assert not window.held, "the newest end is live"
+    press(hour, Qt.Key.Key_Plus, qtbot=qtbot)
+    assert window.span == pytest.approx(48)
+    press(hour, Qt.Key.Key_Minus, qtbot=qtbot)
+    assert window.span == pytest.approx(60)
+    press(hour, Qt.Key.Key_Home, qtbot=qtbot)
+    assert window.end(now) == pytest.approx(60)
+    press(hour, Qt.Key.Key_End, qtbot=qtbot)
+    assert not window.held
+    press(hour, Qt.Key.Key_Space, qtbot=qtbot)
+    assert window.held
+    press(hour, Qt.Key.Key_Space, qtbot=qtbot)
+    assert not window.held
+
+
+def test_the_keyboard_reads_values_of_a_moment(hour, qtbot):
+    press(hour, Qt.Key.Key_Left, Qt.KeyboardModifier.ShiftModifier, qtbot=qtbot)
+    press(hour, Qt.Key.Key_Left, Qt.KeyboardModifier.ShiftModifier, qtbot=qtbot)
+    assert hour.time_window.cursor == pytest.approx(2.4)
+    assert all(plot.text.startswith("2 s ago") for plot in hour.plots)
+    press(hour, Qt.Key.Key_Right, Qt.KeyboardModifier.ShiftModifier, qtbot=qtbot)
+    assert hour.time_window.cursor == pytest.approx(1.2)
+    press(hour, Qt.Key.Key_Escape, qtbot=qtbot)
+    assert hour.time_window.cursor is None
+
+
+def test_a_drag_moves_every_graph_and_what_is_dragged_past_now_is_live(hour):
+    hour.plots[0].canvas.panned.emit(-120.0)
+    end = hour.time_window.end(hour.recorder.now)
+    assert end == pytest.approx(hour.recorder.now - 120)
+    assert hour.toolbar.pause_button.isChecked()
+    assert len({plot.text.split()[0] for plot in hour.plots}) == 1, "all say the same time of day"
+    hour.plots[3].canvas.panned.emit(500.0)
+    assert not hour.time_window.held
+
+
+# ---- files ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def choose(monkeypatch):
+    """Answer the next file dialog with a path."""
+
+    def answer(path):
+        monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: (str(path), ""))
+
+    return answer
+
+
+def test_the_last_hour_is_saved_with_every_figure_shown_or_not(hour, choose, tmp_path, qtbot):
+    hour.toolbar.actions_of[RAM].setChecked(False)
+    choose(tmp_path / "hour")
+    hour.toolbar.csv_action.trigger()
+    path = tmp_path / "hour.csv"
+    qtbot.waitUntil(hour.saved.isVisible, timeout=20000)
+    assert str(path) in hour.saved.text()
+    head, *rows = csv.reader(path.read_text("utf-8").splitlines())
+    assert len(rows) == CAPACITY
+    history = hour.recorder.history
+    assert len(head) == 2 + len(history.keys)
+    assert head[:2] == ["time (s)", "clock"]
+    assert "Main memory: engine (GiB)" in head
+    assert "GPU memory · Vulkan0: expert pool (GiB)" in head
+    column = history.column(DECODE)
+    place = head.index("Decoding speed (tokens/s)")
+    for row in (0, 4000, 17_999):
+        assert (
+            rows[row][place] == "" if math.isnan(column[row]) else float(rows[row][place]) == pytest.approx(column[row])
+        )
+
+
+def test_the_picture_holds_every_shown_graph_also_those_out_of_sight(hour, choose, tmp_path, qtbot):
+    hour.resize(420, 500)
+    QApplication.processEvents()
+    choose(tmp_path / "graphs.png")
+    hour.toolbar.png_action.trigger()
+    qtbot.waitUntil(hour.saved.isVisible, timeout=20000)
+    image = QImage(str(tmp_path / "graphs.png"))
+    assert image.height() > 10 * 84
+    assert image.width() >= 380
+    last = hour.plots[-1].spec.lines[0].color(hour._theme.colors).rgb()
+    found = {image.pixel(x, y) for x in range(image.width()) for y in range(image.height() - 90, image.height())}
+    assert last in found, "the lowest graph is drawn although nobody scrolled to it"
+
+
+@pytest.mark.parametrize("action", ["csv_action", "png_action"])
+def test_a_file_that_cannot_be_written_is_told_and_nothing_is_lost(hour, choose, tmp_path, qtbot, action):
+    rows = len(hour.recorder.history)
+    choose(tmp_path / "gone" / "file.out")
+    getattr(hour.toolbar, action).trigger()
+    qtbot.waitUntil(hour.banner.isVisible, timeout=20000)
+    assert "could not be written" in hour.banner.text
+    assert hour.saved.isHidden()
+    assert len(hour.recorder.history) == rows
+    choose(tmp_path / "file.out")
+    getattr(hour.toolbar, action).trigger()
+    qtbot.waitUntil(hour.saved.isVisible, timeout=20000)
+    assert hour.banner.isHidden()
+    assert Path(tmp_path / "file.out").stat().st_size > 1000
+
+
+def test_a_dialog_that_is_closed_writes_nothing(hour, choose):
+    choose("")
+    hour.toolbar.csv_action.trigger()
+    hour.toolbar.png_action.trigger()
+    assert hour.saved.isHidden()
+    assert hour.banner.isHidden()

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.ui.graphs.rate import TokenRate
+from app.ui.graphs.rate import CounterRate, PromptRate, TokenRate
 
 
 def steady(rate, seconds, tokens_at_once=1):
@@ -66,3 +66,68 @@ def test_arrivals_at_one_moment_are_no_interval():
     stream.arrived(5, 1)
     stream.arrived(5, 2)
     assert stream.tokens_per_second(5) is None
+
+
+# ---- prompts and counters ---------------------------------------------------------------------------
+
+
+def test_a_prompt_is_told_piece_by_piece_and_once_as_a_whole():
+    prompt = PromptRate()
+    prompt.start()
+    prompt.progressed(0.0, 100)  # found in the cache
+    assert prompt.take() is None
+    prompt.progressed(1.0, 612)
+    assert prompt.take() == 512
+    prompt.progressed(3.0, 1124)
+    assert prompt.take() == prompt.take() == 256
+    prompt.ended()
+    assert prompt.take() == pytest.approx(1024 / 3)
+    assert prompt.take() is None
+
+
+def test_a_prompt_of_one_piece_is_told_when_it_is_over_however_short():
+    prompt = PromptRate()
+    prompt.start()
+    prompt.progressed(0.0, 0)
+    prompt.progressed(0.0, 0)
+    prompt.progressed(0.05, 40)
+    prompt.ended()
+    assert prompt.take() == pytest.approx(800)
+    prompt.ended()
+    assert prompt.take() is None
+
+
+def test_a_prompt_that_was_wholly_in_the_cache_has_no_rate():
+    prompt = PromptRate()
+    prompt.start()
+    prompt.progressed(0.0, 40)
+    prompt.ended()
+    assert prompt.take() is None
+
+
+def test_a_new_answer_forgets_the_prompt_before():
+    prompt = PromptRate()
+    prompt.progressed(0.0, 0)
+    prompt.progressed(1.0, 40)
+    prompt.ended()
+    prompt.start()
+    assert prompt.take() is None
+
+
+def test_a_counter_has_a_rate_from_its_second_reading_on():
+    counter = CounterRate()
+    assert counter.take(1.0, 100) is None
+    assert counter.take(1.5, 150) == 100
+    assert counter.take(2.5, 150) == 0
+
+
+@pytest.mark.parametrize("odd", [None, 3], ids=["not counted", "went back"])
+def test_a_counter_that_was_not_read_or_went_back_has_no_rate_then(odd):
+    counter = CounterRate()
+    counter.take(0.0, 10)
+    assert counter.take(1.0, odd) is None
+    counter.take(2.0, 50)
+    assert counter.take(3.0, 60) == 10
+    counter.reset()
+    assert counter.take(4.0, 70) is None
+    assert counter.take(4.0, 80) is None, "no time has passed"

@@ -1,6 +1,6 @@
-"""The graphs dock: GPU memory, main memory and tokens per second, measured live.
+"""The graphs dock: memory by part, reads, speed and where a token's time goes; measured live, kept for an hour.
 
-Imports the controller, hardware sampling and the engine protocol.
+Imports the controller, hardware sampling, the engine protocol and the placement's data types.
 May be imported by the main window.
 """
 

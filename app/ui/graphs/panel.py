@@ -1,25 +1,48 @@
-"""The contents of the graphs dock: one graph per GPU, one of main memory, one of the speed."""
+"""The contents of the graphs dock: every graph over one recorder and one stretch of time, and their export."""
+
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 
 from PySide6.QtCore import QSize, Qt
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QBoxLayout, QComboBox, QHBoxLayout, QLabel, QPushButton, QScrollArea, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFileDialog, QLabel, QScrollArea, QVBoxLayout, QWidget
 
-from app.ui.controller import Controller
-from app.ui.graphs.plot import Line, LivePlot
-from app.ui.graphs.recorder import GpuSeries, Recorder, has_pool
+from app.ui.announce import announce
+from app.ui.banner import Banner
+from app.ui.controller import ANSWERING, Controller
+from app.ui.graphs.export import csv_text, png_bytes, table_of, titled_picture, write_whole
+from app.ui.graphs.page import GraphsPage
+from app.ui.graphs.plot import LivePlot
+from app.ui.graphs.recorder import Recorder
+from app.ui.graphs.specs import (
+    ALWAYS,
+    COPIED,
+    DECODE,
+    GPU,
+    GROUPS,
+    HITS,
+    PROMPT,
+    SPLIT,
+    GraphSpec,
+    fixed_specs,
+    gpu_spec,
+)
+from app.ui.graphs.time_window import TimeWindow
+from app.ui.graphs.toolbar import Toolbar
 from app.ui.lazy_dock import DockContent
 from app.ui.machine_words import why_no_gpu
-from app.ui.theme import GRID, Theme, set_kind, set_role
-from app.ui.words import number
+from app.ui.settings import GRAPHS_HIDDEN, Settings
+from app.ui.theme import GRID, Theme, set_role
 
-PLOT_WIDTH = 300
-"""Pixels a graph needs beside others; with less room the graphs are stacked."""
 WIDTH_HINT, HEIGHT_HINT = 420, 360
-SPANS_SECONDS = (60, 300, 600)
+GIB = 1024**3
+_OF_ANSWERS = (DECODE, PROMPT, HITS, SPLIT, COPIED)
 
 
 class GraphsPanel(DockContent):
-    """Every graph, over one recorder."""
+    """Every graph. Drawn is what is in sight, sampled what is shown."""
 
     def __init__(
         self,
@@ -27,55 +50,74 @@ class GraphsPanel(DockContent):
         theme: Theme,
         parent: QWidget | None = None,
         recorder: Recorder | None = None,
+        settings: Settings | None = None,
     ) -> None:
         super().__init__(parent)
         self._controller = controller
         self._theme = theme
+        self._settings = settings
+        self._missing_told: dict[str, str] = {}
         self.recorder = recorder or Recorder(controller, self)
-        self._span = SPANS_SECONDS[0]
+        self.time_window = TimeWindow(self)
+        hidden = settings.get(GRAPHS_HIDDEN).split(",") if settings else []
+        self.toolbar = Toolbar(self.time_window, [group for group in GROUPS if group not in hidden], self)
+        self.banner = Banner(self)
+        self.banner.set_focus_after(self.toolbar.export_button)
         self.no_gpu = QLabel(self)
-        self.no_gpu.setWordWrap(True)
-        set_role(self.no_gpu, "muted")
-        self.gpu_plots: dict[str, LivePlot] = {}
-        self.ram_plot = self._make_ram_plot()
-        self.rate_plot = self._make_rate_plot()
-        self.hit_plot = self._make_hit_plot()
-        self.span_box = self._make_span_box()
-        self.pause_button = QPushButton(self.tr("Pause"), self)
-        set_kind(self.pause_button, "quiet")
-        self.pause_button.setCheckable(True)
-        self.pause_button.setToolTip(self.tr("Hold the picture still; measuring goes on."))
-        self.pause_button.toggled.connect(self._paused)
-        top = QHBoxLayout()
-        top.addWidget(self.span_box)
-        top.addStretch(1)
-        top.addWidget(self.pause_button)
-        page = QWidget(self)
-        set_role(page, "page")
-        self._plots = QBoxLayout(QBoxLayout.Direction.TopToBottom, page)
-        self._plots.setContentsMargins(0, 0, 0, 0)
-        self._plots.setSpacing(2 * GRID)
-        scroll = QScrollArea(self)
-        set_role(scroll, "bare")
-        scroll.setWidgetResizable(True)
-        scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        scroll.setWidget(page)
+        self.missing = QLabel(self)
+        self.saved = QLabel(self)
+        for label, role in ((self.no_gpu, "muted"), (self.missing, "small"), (self.saved, "small")):
+            label.setWordWrap(True)
+            label.setTextFormat(Qt.TextFormat.PlainText)
+            set_role(label, role)
+            label.hide()
+        self.saved.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        self.page = GraphsPage(self.time_window, self)
+        self._scroll = QScrollArea(self)
+        set_role(self._scroll, "bare")
+        self._scroll.setWidgetResizable(True)
+        self._scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self._scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self._scroll.setWidget(self.page)
+        self._plots: dict[str, LivePlot] = {spec.key: self._make_plot(spec) for spec in fixed_specs()}
         column = QVBoxLayout(self)
         column.setContentsMargins(GRID, GRID, GRID, GRID)
         column.setSpacing(GRID)
-        column.addLayout(top)
-        column.addWidget(self.no_gpu)
-        column.addWidget(scroll, 1)
+        for widget in (self.toolbar, self.banner, self.no_gpu):
+            column.addWidget(widget)
+        column.addWidget(self._scroll, 1)
+        column.addWidget(self.missing)
+        column.addWidget(self.saved)
         self.setAccessibleName(self.tr("Live graphs"))
+        self.recorder.set_groups(self.toolbar.groups)
         self.recorder.recorded.connect(self._recorded)
         self.recorder.gpus_changed.connect(self._make_gpu_plots)
-        controller.machine_changed.connect(self._redraw)
+        self._scroll.verticalScrollBar().valueChanged.connect(self.redraw)
+        self.time_window.changed.connect(self.redraw)
+        self.toolbar.groups_chosen.connect(self._choose_groups)
+        self.toolbar.pause_wanted.connect(self._hold)
+        self.toolbar.csv_wanted.connect(self._export_csv)
+        self.toolbar.png_wanted.connect(self._export_png)
+        self.page.pause_wanted.connect(lambda: self._hold(not self.time_window.held))
+        self.page.pan_wanted.connect(self._pan)
+        controller.machine_changed.connect(self._show_words)
         self._make_gpu_plots()
 
     @property
     def plots(self) -> list[LivePlot]:
-        """Every graph, as they are arranged; that of hits is shown only while there is a pool."""
-        return [*self.gpu_plots.values(), self.ram_plot, self.rate_plot, self.hit_plot]
+        """The graphs that are shown, as they are arranged."""
+        groups, measured = self.toolbar.groups, self.recorder.history.keys
+        return [
+            plot
+            for group in GROUPS
+            for plot in self._plots.values()
+            if plot.spec.group == group in groups
+            and (group in ALWAYS or any(key in measured for key in plot.spec.keys))
+        ]
+
+    def plot(self, key: str) -> LivePlot:
+        """The graph of that name, shown or not: a group's, or "gpu." with a device."""
+        return self._plots[key]
 
     def set_active(self, active: bool) -> None:
         """Measure only while the dock is seen."""
@@ -90,122 +132,164 @@ class GraphsPanel(DockContent):
 
     # ---- making -------------------------------------------------------------------------------
 
-    def _make_ram_plot(self) -> LivePlot:
-        lines = (
-            (Line(self.tr("engine"), 3), self.recorder.engine_ram),
-            (Line(self.tr("available"), 5, dashed=True), self.recorder.available_ram),
-        )
-        return LivePlot(self.tr("Main memory"), "GiB", lines, self._theme, parent=self)
-
-    def _make_rate_plot(self) -> LivePlot:
-        lines = ((Line("", 0), self.recorder.tokens_per_second),)
-        return LivePlot(
-            self.tr("Speed"),
-            self.tr("tokens/s"),
-            lines,
-            self._theme,
-            decimals=1,
-            smallest_top=5.0,
-            parent=self,
-        )
-
-    def _make_hit_plot(self) -> LivePlot:
+    def _make_plot(self, spec: GraphSpec) -> LivePlot:
         plot = LivePlot(
-            self.tr("Routed experts found in the GPU pool"),
-            "%",
-            ((Line("", 1), self.recorder.hit_percent),),
+            spec,
+            self.recorder.history,
+            self.time_window,
             self._theme,
-            decimals=0,
-            parent=self,
+            wheel_zooms=lambda: not self._scroll.verticalScrollBar().maximum(),
+            clock_offset=self._clock_offset,
+            parent=self.page,
         )
-        plot.set_limit(100.0)
         plot.hide()
+        plot.canvas.panned.connect(self._pan)
         return plot
 
-    def _make_gpu_plot(self, title: str, series: GpuSeries) -> LivePlot:
-        lines = (
-            (Line(self.tr("all programs"), 1), series.used),
-            (Line(self.tr("engine"), 3), series.process),
-        )
-        return LivePlot(title, "GiB", lines, self._theme, parent=self)
-
     def _make_gpu_plots(self) -> None:
-        for plot in self.gpu_plots.values():
-            self._plots.removeWidget(plot)
+        keys = [f"{GPU}.{device}" for device in self.recorder.devices]
+        for key in [key for key, plot in self._plots.items() if plot.spec.group == GPU and key not in keys]:
+            plot = self._plots.pop(key)
             plot.hide()
             plot.deleteLater()
-        self.gpu_plots = {
-            device: self._make_gpu_plot(self.tr("GPU memory · {device}").format(device=device), series)
-            for device, series in self.recorder.gpus.items()
-        }
-        for place, plot in enumerate(self.plots):
-            self._plots.removeWidget(plot)
-            self._plots.insertWidget(place, plot, 1)
-            plot.set_span(self._span)
-        self._redraw()
-
-    def _make_span_box(self) -> QComboBox:
-        box = QComboBox(self)
-        for seconds in SPANS_SECONDS:
-            minutes = seconds // 60
-            text = (
-                self.tr("Last minute")
-                if minutes == 1
-                else self.tr("Last {minutes} minutes").format(minutes=number(minutes))
-            )
-            box.addItem(text, seconds)
-        box.setAccessibleName(self.tr("Time shown"))
-        box.currentIndexChanged.connect(self._span_chosen)
-        return box
+        for device, key in zip(self.recorder.devices, keys, strict=True):
+            if key not in self._plots:
+                self._plots[key] = self._make_plot(gpu_spec(device))
+        self._arrange()
+        self._show_words()
+        self.redraw()
 
     # ---- showing ------------------------------------------------------------------------------
 
-    def _recorded(self) -> None:
-        if not self.pause_button.isChecked() and not self.window().isMinimized():
-            self._redraw()
-
-    def _redraw(self) -> None:
+    def redraw(self, _value: object = None, *, everything: bool = False) -> None:
+        """Draw the graphs that are in sight, or every one that is shown."""
         recorder = self.recorder
         now = recorder.now
-        self.no_gpu.setVisible(not self.gpu_plots)
-        self.no_gpu.setText(self.tr("GPU memory: {why}").format(why=why_no_gpu(self._controller.machine)))
-        for device, plot in self.gpu_plots.items():
-            series = recorder.gpus[device]
-            plot.set_limit(series.total_gib)
-            plot.redraw(now, series.missing)
-        self.ram_plot.redraw(now, recorder.ram_missing)
-        idle = recorder.tokens_per_second.latest is None
-        self.rate_plot.redraw(now, self.tr("No answer is running.") if idle else "")
-        pooled = has_pool(self._controller.cache.facts)
-        if pooled == self.hit_plot.isHidden():
-            self.hit_plot.setVisible(pooled)
-            self._arrange()
-        if pooled:
-            quiet = recorder.hit_percent.latest is None
-            self.hit_plot.redraw(now, self.tr("No answer is running.") if quiet else "")
-
-    def _span_chosen(self) -> None:
-        self._span = self.span_box.currentData()
         for plot in self.plots:
-            plot.set_span(self._span)
-        self._redraw()
+            if everything or not plot.visibleRegion().isEmpty():
+                plot.redraw(now, self._why(plot.spec), self._limit(plot.spec))
 
-    def _paused(self, paused: bool) -> None:
-        self.pause_button.setText(self.tr("Resume") if paused else self.tr("Pause"))
-        if not paused:
-            self._redraw()
+    def _recorded(self) -> None:
+        self._arrange()
+        self._show_words()
+        if not self.time_window.held:
+            self.redraw()
+
+    def _why(self, spec: GraphSpec) -> str:
+        if spec.group in _OF_ANSWERS:
+            if self.recorder.history.latest(spec.lines[0].key) is not None:
+                return ""
+            if self._controller.state == ANSWERING:
+                return self.tr("An answer is running; there is no rate of it yet.")
+            return self.tr("No answer is running.")
+        return self.recorder.reasons.get(spec.key, "")
+
+    def _limit(self, spec: GraphSpec) -> float | None:
+        total = self.recorder.totals.get(spec.key.removeprefix(f"{GPU}.")) if spec.group == GPU else None
+        return None if total is None else total / GIB
+
+    def _show_words(self, _machine: object = None) -> None:
+        """What cannot be measured, in words."""
+        groups = self.toolbar.groups
+        words = self.tr("GPU memory: {why}").format(why=why_no_gpu(self._controller.machine))
+        _say(self.no_gpu, words if GPU in groups and not self.recorder.devices else "")
+        shown = {plot.spec.group for plot in self.plots}
+        loaded = self._controller.loaded_facts is not None
+        reasons = self.recorder.reasons
+        missing = {
+            group: reasons[group]
+            for group in GROUPS
+            if group in groups and group not in shown and reasons.get(group) and loaded
+        }
+        if missing == self._missing_told:
+            return
+        self._missing_told = missing
+        lines = [f"{self._plots[group].spec.title}: {why}" for group, why in missing.items()]
+        _say(self.missing, "\n".join([self.tr("Not measured here:"), *lines]) if lines else "")
+        self.toolbar.tell_missing(missing)
+
+    def _choose_groups(self, groups: frozenset[str]) -> None:
+        self.recorder.set_groups(groups)
+        if self._settings is not None:
+            self._settings.set(GRAPHS_HIDDEN, ",".join(group for group in GROUPS if group not in groups))
+        self._arrange()
+        self._show_words()
+        self.redraw()
+
+    def _hold(self, hold: bool) -> None:
+        if hold:
+            self.time_window.hold(self.recorder.now)
+        else:
+            self.time_window.go_live()
+
+    def _pan(self, seconds: float) -> None:
+        history, now = self.recorder.history, self.recorder.now
+        oldest = float(history.times[0]) if len(history) else now
+        self.time_window.pan(seconds, now, oldest)
 
     def sizeHint(self) -> QSize:
-        """Room for the graphs one over the other."""
+        """Room for a few graphs one over the other."""
         return QSize(WIDTH_HINT, HEIGHT_HINT)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Side by side where every graph has room, stacked where not."""
+        """Side by side where graphs have room, one over the other where not."""
         super().resizeEvent(event)
         self._arrange()
 
     def _arrange(self) -> None:
-        shown = sum(not plot.isHidden() for plot in self.plots)
-        beside = self.width() >= shown * (PLOT_WIDTH + 2 * GRID)
-        direction = QBoxLayout.Direction.LeftToRight if beside else QBoxLayout.Direction.TopToBottom
-        self._plots.setDirection(direction)
+        self.page.arrange(self.plots, self.width() - 2 * GRID)
+
+    # ---- export -------------------------------------------------------------------------------
+
+    def _clock_offset(self) -> float:
+        return time.time() - self.recorder.now
+
+    def _export_csv(self) -> None:
+        path = self._ask_path("csv", self.tr("Table (*.csv)"))
+        if path is not None:
+            specs = [plot.spec for plot in self._in_order()]
+            table = table_of(self.recorder.history, specs, self._clock_offset())
+            self._write(path, lambda: csv_text(table).encode())
+
+    def _export_png(self) -> None:
+        path = self._ask_path("png", self.tr("Picture (*.png)"))
+        if path is not None:
+            self.redraw(everything=True)
+            facts = self._controller.loaded_facts
+            title = self.tr("Live graphs · {model}").format(model=facts.name) if facts else self.tr("Live graphs")
+            end = self.time_window.end(self.recorder.now) + self._clock_offset()
+            date = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(end))
+            image = titled_picture(self.page.grab(), title, date, self._theme.colors)
+            self._write(path, lambda: png_bytes(image))
+
+    def _in_order(self) -> list[LivePlot]:
+        return [plot for group in GROUPS for plot in self._plots.values() if plot.spec.group == group]
+
+    def _ask_path(self, kind: str, filter_text: str) -> Path | None:
+        self.banner.clear()
+        self.saved.hide()
+        name = f"expert-lanes-{time.strftime('%Y-%m-%d-%H%M')}.{kind}"
+        chosen, _ = QFileDialog.getSaveFileName(self, self.tr("Export graphs"), str(Path.home() / name), filter_text)
+        if not chosen:
+            return None
+        path = Path(chosen)
+        return path if path.suffix else path.with_suffix(f".{kind}")
+
+    def _write(self, path: Path, make: Callable[[], bytes]) -> None:
+        """Make the file's bytes and write them off the UI thread: an hour has half a million figures."""
+        job = self._controller.background.run(partial(_make_and_write, path, make))
+        job.success(self._written).failure(self.banner.tell)
+
+    def _written(self, path: Path) -> None:
+        _say(self.saved, self.tr("Saved as {path}").format(path=path))
+        announce(self.saved)
+
+
+def _make_and_write(path: Path, make: Callable[[], bytes]) -> Path:
+    return write_whole(path, make())
+
+
+def _say(label: QLabel, words: str) -> None:
+    if label.text() != words:
+        label.setText(words)
+    label.setVisible(bool(words))

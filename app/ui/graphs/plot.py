@@ -1,267 +1,186 @@
-"""One live graph: lines over the last minutes, their current values in text, and words where there is no line."""
+"""One live graph: its title, the values of now or of the pointer's moment in text, and its picture."""
 
-import html
-from dataclasses import dataclass
+from collections.abc import Callable
 
-import numpy as np
-import pyqtgraph as pg
-from PySide6.QtCore import QEvent, QObject, QPointF, Qt
-from PySide6.QtGui import QColor
-from PySide6.QtWidgets import QGraphicsItem, QGraphicsView, QHBoxLayout, QLabel, QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QFocusEvent, QPainter, QPaintEvent, QPen
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QSizePolicy, QVBoxLayout, QWidget
 
-from app.ui.graphs.ring import RingSeries
-from app.ui.theme import GRID, Theme, mix, set_role
+from app.ui.graphs.canvas import Canvas
+from app.ui.graphs.history import History
+from app.ui.graphs.scale import clock_words, round_top
+from app.ui.graphs.shapes import shapes_of
+from app.ui.graphs.specs import GraphSpec, Line
+from app.ui.graphs.time_window import TimeWindow
+from app.ui.graphs.values import Value, ValuesLine
+from app.ui.theme import GRID, Theme, set_role
+from app.ui.widgets import ElidedLabel
 from app.ui.words import number
-
-HEADROOM = 1.15
-LEFT_AXIS_WIDTH = 52
-SMALLEST_HEIGHT = 88
-
-
-@dataclass(frozen=True)
-class Line:
-    """One line of a graph.
-
-    Attributes:
-        name: What it shows.
-        color: Its place in the theme's graph colours.
-        dashed: For a line that is a limit rather than a use.
-    """
-
-    name: str
-    color: int
-    dashed: bool = False
 
 
 class LivePlot(QWidget):
-    """A graph of one unit. Times run from `-span_seconds` to 0, now; values start at 0."""
+    """A graph of one unit over the stretch of time that `window` says; values start at 0."""
 
     def __init__(
         self,
-        title: str,
-        unit: str,
-        lines: tuple[tuple[Line, RingSeries], ...],
+        spec: GraphSpec,
+        history: History,
+        window: TimeWindow,
         theme: Theme,
         *,
-        decimals: int = 2,
-        smallest_top: float = 1.0,
+        wheel_zooms: Callable[[], bool] = lambda: True,
+        clock_offset: Callable[[], float] = lambda: 0.0,
         parent: QWidget | None = None,
     ) -> None:
+        """Makes it; `redraw` draws.
+
+        Args:
+            spec: What it shows.
+            history: Where that is kept.
+            window: Which stretch of time is shown.
+            theme: The look.
+            wheel_zooms: Whether a turn of the wheel zooms.
+            clock_offset: Wall clock less the history's clock, in seconds.
+            parent: The widget around.
+        """
         super().__init__(parent)
+        self.spec = spec
+        self._history = history
+        self._window = window
         self._theme = theme
-        self._unit = unit
-        self._lines = lines
-        self._decimals = decimals
-        self._smallest_top = smallest_top
-        self._span = 60.0
+        self._clock_offset = clock_offset
         self._now = 0.0
-        self._hover: float | None = None
-        self._limit: float | None = None
-        self._scale_shown = True
+        self._limit = spec.limit
         self._why = ""
-        self._title = QLabel(title, self)
+        self._title = ElidedLabel(spec.title, self)
         set_role(self._title, "strong")
-        self._values = QLabel(self)
-        self._values.setTextFormat(Qt.TextFormat.RichText)
+        self._title.setToolTip(spec.about or spec.title)
         self._when = QLabel(self)
         self._when.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
+        self._when.setTextFormat(Qt.TextFormat.PlainText)
         set_role(self._when, "small")
-        self._values.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
+        self.values = ValuesLine(theme, self)
         self._note = QLabel(self)
         self._note.setWordWrap(True)
+        self._note.setTextFormat(Qt.TextFormat.PlainText)
         set_role(self._note, "small")
         self._note.hide()
-        self._plot = pg.PlotWidget(self, axisItems={"bottom": _AgoAxis(orientation="bottom")})
-        self._curves = [self._make_curve() for _line in lines]
-        self._cursor = pg.InfiniteLine(angle=90, movable=False)
-        self._missing = QLabel(self._plot)
-        self._missing.setWordWrap(True)
-        self._missing.setAlignment(Qt.AlignmentFlag.AlignCenter)
-        set_role(self._missing, "muted")
-        self._missing.hide()
-        self._prepare(title, unit)
+        self.canvas = Canvas(theme, wheel_zooms, self)
+        self.canvas.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
+        self.canvas.setFocusProxy(self)
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.setAccessibleName(spec.title)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
         top = QHBoxLayout()
-        top.addWidget(self._title)
-        top.addWidget(self._when, 1)
+        top.addWidget(self._title, 1)
+        top.addWidget(self._when)
         column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
+        column.setContentsMargins(GRID // 2, GRID // 2, GRID // 2, GRID // 2)
         column.setSpacing(GRID // 2)
         column.addLayout(top)
-        column.addWidget(self._values)
+        column.addWidget(self.values)
         column.addWidget(self._note)
-        column.addWidget(self._plot, 1)
-        theme.changed.connect(self._dress)
-        self._dress()
+        column.addWidget(self.canvas, 1)
+        window.cursor_moved.connect(self._show_cursor)
+        self.canvas.pointed.connect(window.point_at)
+        self.canvas.live_wanted.connect(window.go_live)
+        self.canvas.zoomed.connect(window.zoom)
 
     @property
     def text(self) -> str:
-        """The current values in words, or why there are none."""
+        """The values in words, or why there are none."""
         return self.accessibleDescription()
 
-    @property
-    def curves(self) -> list[pg.PlotDataItem]:
-        """The drawn lines, in order."""
-        return self._curves
-
-    def set_span(self, seconds: float) -> None:
-        """Show this many seconds up to now."""
-        self._span = seconds
-        self._plot.setXRange(-seconds, 0, padding=0)
-
-    def set_limit(self, limit: float | None) -> None:
-        """Show how much there is in all: the graph's full height; None where nobody knows."""
-        self._limit = limit
-
-    def redraw(self, now_seconds: float, missing: str = "") -> None:
-        """Draw the series as of `now_seconds`.
+    def redraw(self, now_seconds: float, missing: str = "", limit: float | None = None) -> None:
+        """Draw the history as of `now_seconds`.
 
         Args:
-            now_seconds: The time at the right edge.
+            now_seconds: The time.
             missing: Why a value is not measured now; it stands where the lines would be, or with the
                 current values while there are lines in the picture.
+            limit: How much this machine has, where that is known: a line, and the scale's top unless more is shown.
         """
-        self._now = now_seconds
-        self._why = missing
-        oldest = now_seconds - self._span
-        highest = []
-        for curve, (_line, series) in zip(self._curves, self._lines, strict=True):
-            curve.setData(series.times - now_seconds, series.values, connect="finite")
-            highest.append(series.highest(oldest))
-        drawn = [value for value in highest if value is not None]
-        top = self._limit or max([self._smallest_top, *(value * HEADROOM for value in drawn)])
-        self._plot.setYRange(0, top, padding=0)
-        self._missing.setText(missing)
-        blank = bool(missing) and not drawn
-        self._missing.setVisible(blank)
-        self._show_scale(not blank)
+        self._now, self._why = now_seconds, missing
+        self._limit = self.spec.limit if limit is None else limit
+        window = self._window
+        end = window.end(now_seconds)
+        shapes = shapes_of(self.spec, self._history, end, window.span, round(self.canvas.area.width()))
+        drawn = [shape.highest for shape in shapes if shape.highest is not None]
+        highest = max(drawn, default=0.0)
+        top = self._limit or 0.0
+        if highest > top:
+            top = round_top(highest, self.spec.smallest_top)
+        top = top or self.spec.smallest_top
+        clock = end + self._clock_offset() if window.held else None
+        words = missing if missing and not drawn else ""
+        self.canvas.show_shapes(shapes, window.span, top, limit or 0.0, clock, words)
         self._tell()
 
-    def _show_scale(self, shown: bool) -> None:
-        if shown != self._scale_shown:
-            self._scale_shown = shown
-            for side in ("left", "bottom"):
-                self._plot.getAxis(side).setStyle(showValues=shown)
-
-    def _prepare(self, title: str, unit: str) -> None:
-        plot = self._plot
-        plot.setAccessibleName(title)
-        plot.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        plot.setMinimumHeight(SMALLEST_HEIGHT)
-        plot.setFrameShape(QGraphicsView.Shape.NoFrame)
-        plot.setMenuEnabled(False)
-        plot.setMouseEnabled(x=False, y=False)
-        plot.hideButtons()
-        plot.setLabel("left", unit)
-        plot.getAxis("left").setWidth(LEFT_AXIS_WIDTH)
-        plot.getAxis("left").enableAutoSIPrefix(False)
-        plot.showGrid(x=False, y=True, alpha=0.12)
-        for side in ("left", "bottom"):
-            plot.getAxis(side).setStyle(hideOverlappingLabels=False)
-            # Axes and grid are the same from frame to frame, and drawing their texts costs more than
-            # the lines: three graphs cost 20 ms a frame without the cache, 3 ms with it (2-core
-            # laptop-class machine, November 2026).
-            plot.getAxis(side).setCacheMode(QGraphicsItem.CacheMode.DeviceCoordinateCache)
-        plot.addItem(self._cursor, ignoreBounds=True)
-        self._cursor.hide()
-        plot.getPlotItem().setContentsMargins(0, GRID, 3 * GRID, 0)  # room for the outermost labels
-        plot.setDefaultPadding(0)
-        plot.disableAutoRange()
-        self.set_span(self._span)
-        plot.viewport().setMouseTracking(True)
-        plot.viewport().installEventFilter(self)
-        self.setAccessibleName(title)
-
-    def _make_curve(self) -> pg.PlotDataItem:
-        curve = self._plot.plot(antialias=False)
-        curve.setClipToView(True)
-        curve.setDownsampling(auto=True, method="peak")
-        return curve
-
-    def _color(self, line: Line) -> QColor:
-        colors = self._theme.colors
-        return colors.muted_text if line.dashed else colors.graph[line.color % len(colors.graph)]
-
-    def _dress(self) -> None:
-        colors = self._theme.colors
-        self._plot.setBackground(colors.surface)
-        for curve, (line, _series) in zip(self._curves, self._lines, strict=True):
-            style = Qt.PenStyle.DashLine if line.dashed else Qt.PenStyle.SolidLine
-            curve.setPen(pg.mkPen(self._color(line), width=1, style=style))
-        for side in ("left", "bottom"):
-            axis = self._plot.getAxis(side)
-            axis.setPen(pg.mkPen(mix(colors.border, colors.muted_text, 0.4), width=1))
-            axis.setTextPen(colors.muted_text)
-        self._cursor.setPen(pg.mkPen(colors.muted_text, width=1))
-        self._tell()
+    def _show_cursor(self) -> None:
+        self.canvas.show_cursor(self._window.cursor)
+        if self.isVisible():
+            self._tell()
 
     def _tell(self) -> None:
-        """Say the values at the pointer, or the current ones."""
-        parts: list[tuple[str, str]] = []
-        for line, series in self._lines:
-            value = self._value(series)
-            if value is not None:
-                mark = f'<span style="color:{self._color(line).name()}">●</span> '
-                parts.append((mark, f"{line.name} {number(value, self._decimals)}".strip()))
-        if self._limit is not None:
-            parts.append(("", self.tr("of {limit}").format(limit=number(self._limit, 1))))
-        when = ""
-        if self._hover is not None:
-            when = self.tr("{seconds} s ago").format(seconds=number(-self._hover))
-        elif parts:
-            when = self.tr("now")
-        self._when.setText(when)
-        unit = f" {self._unit}" if parts else ""
-        values = "&nbsp; ".join(mark + html.escape(said) for mark, said in parts) + unit
-        beside = self._why if self._missing.isHidden() and self._hover is None else ""
-        self._values.setText(values or html.escape(beside or "–"))
-        self._note.setText(beside)
-        self._note.setVisible(bool(values and beside))
-        said = ", ".join(said for _mark, said in parts) + unit
-        self.setAccessibleDescription(" ".join(word for word in (when, said, self._why) if word))
+        """Say the values at the pointer, or those at the right edge."""
+        window, history = self._window, self._history
+        moment = window.end(self._now) - (window.cursor or 0.0)
+        place = history.nearest(moment) if window.held or window.cursor is not None else len(history) - 1
+        found: list[tuple[Value, bool]] = []
+        if place is not None and place >= 0:
+            bands = [(band, "band") for band in self.spec.bands]
+            lines = [(line, "dashed" if line.dashed else "line") for line in self.spec.lines]
+            for line, mark in (*bands, *lines):
+                value = history.at(line.key, place)
+                if value is not None and (value or mark != "band"):
+                    found.append((Value(self._words(line, value), line.color, mark), True))
+        values = [value for value, _ in found]
+        if self._limit is not None and values:
+            limit = number(self._limit, 1 if self._limit % 1 else 0)
+            values.append(Value(self.tr("of {limit}").format(limit=limit)))
+        when = self._when_words(moment) if values or window.cursor is not None or window.held else ""
+        said = ", ".join(value.words for value in values)
+        if values:
+            unit = f" {self.spec.unit}"
+            said += unit
+            values[-1] = Value(values[-1].words + unit, values[-1].color, values[-1].mark)
+        beside = self._why if not self.canvas.words and not window.held and window.cursor is None else ""
+        self.values.show_values(values or [Value(beside or "–")])
+        note = beside if values else ""
+        if self._note.text() != note or self._note.isHidden() == bool(note):
+            self._note.setText(note)
+            self._note.setVisible(bool(note))
+        if self._when.text() != when:
+            self._when.setText(when)
+        words = " ".join(word for word in (when, said, self._why) if word)
+        self.setAccessibleDescription(words if said or self._why else self.tr("No value at this moment."))
 
-    def _value(self, series: RingSeries) -> float | None:
-        if self._hover is None:
-            return series.latest
-        found = series.nearest(self._now + self._hover)
-        return found[1] if found else None
+    def _words(self, line: Line, value: float) -> str:
+        return f"{line.name} {number(value, self.spec.decimals)}".strip()
 
-    def show_values_at(self, seconds_ago: float | None) -> None:
-        """Show the values of that time instead of the current ones, or the current ones for None."""
-        self._hover = None if seconds_ago is None else -seconds_ago
-        self._cursor.setVisible(self._hover is not None)
-        if self._hover is not None:
-            self._cursor.setValue(self._hover)
-        self._tell()
+    def _when_words(self, moment: float) -> str:
+        if self._window.held:
+            return clock_words(moment + self._clock_offset())
+        if self._window.cursor is None:
+            return self.tr("now")
+        return self.tr("{seconds} s ago").format(seconds=number(self._window.cursor))
 
-    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """Follow the pointer over the plot."""
-        if event.type() is QEvent.Type.MouseMove:
-            box = self._plot.getViewBox()
-            point = self._plot.mapToScene(event.position().toPoint())
-            if box.sceneBoundingRect().contains(point):
-                place: QPointF = box.mapSceneToView(point)
-                self.show_values_at(float(np.clip(-place.x(), 0, self._span)))
-            else:
-                self.show_values_at(None)
-        elif event.type() is QEvent.Type.Leave:
-            self.show_values_at(None)
-        elif event.type() is QEvent.Type.Resize:
-            self._missing.setGeometry(
-                self._plot.viewport().rect().adjusted(LEFT_AXIS_WIDTH + GRID, GRID, -GRID, -5 * GRID)
-            )
-        return False
+    # ---- focus --------------------------------------------------------------------------------
 
+    def paintEvent(self, event: QPaintEvent) -> None:
+        """A frame where the keyboard is."""
+        if self.hasFocus():
+            painter = QPainter(self)
+            painter.setPen(QPen(self._theme.colors.accent, 1))
+            painter.drawRect(self.rect().adjusted(0, 0, -1, -1))
+            painter.end()
 
-class _AgoAxis(pg.AxisItem):
-    """Times before now, with their unit: "40 s", "5 min"."""
+    def focusInEvent(self, event: QFocusEvent) -> None:
+        """Show the frame."""
+        super().focusInEvent(event)
+        self.update()
 
-    def tickSpacing(self, low: float, high: float, size: float) -> list[tuple[float, float]]:
-        """Distances between ticks, in seconds: whole steps of the unit that is shown."""
-        span = high - low
-        return [(20 if span <= 60 else 60 if span <= 300 else 120, 0)]
-
-    def tickStrings(self, values: list[float], scale: float, spacing: float) -> list[str]:
-        """The texts under the ticks."""
-        if spacing >= 60:
-            return [f"{number(-value / 60)} min" if value else self.tr("now") for value in values]
-        return [f"{number(-value)} s" if value else self.tr("now") for value in values]
+    def focusOutEvent(self, event: QFocusEvent) -> None:
+        """Take the frame away."""
+        super().focusOutEvent(event)
+        self.update()

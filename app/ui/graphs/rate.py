@@ -1,4 +1,4 @@
-"""Tokens per second now, from the times at which tokens arrived."""
+"""Rates of things that are told as they happen: tokens that arrive, prompts that are computed, counters that grow."""
 
 from collections import deque
 
@@ -43,3 +43,60 @@ class TokenRate:
         if end - first_time < SHORTEST_SECONDS:
             return None
         return (last_count - first_count) / (end - first_time)
+
+
+class PromptRate:
+    """The rate at which a prompt is computed: from piece to piece, and once more as a whole when it is done.
+
+    A prompt that is one piece is told when it is over: nothing is known of its rate before.
+    """
+
+    def __init__(self) -> None:
+        self._pieces: list[tuple[float, int]] = []
+        self._whole: float | None = None
+
+    def start(self) -> None:
+        """A new answer begins: forget the last prompt."""
+        self._pieces.clear()
+        self._whole = None
+
+    def progressed(self, time_seconds: float, done: int) -> None:
+        """`done` tokens are computed at this time."""
+        if self._pieces and self._pieces[-1][1] == done:
+            return
+        self._pieces.append((time_seconds, done))
+
+    def ended(self) -> None:
+        """The first token of the answer is there: the prompt's rate as a whole is told once more."""
+        if len(self._pieces) >= 2:
+            self._whole = _rate(self._pieces[0], self._pieces[-1])
+        self._pieces.clear()
+
+    def take(self) -> float | None:
+        """Tokens per second now, or None; the rate as a whole is given once."""
+        whole, self._whole = self._whole, None
+        if whole is not None:
+            return whole
+        return _rate(self._pieces[-2], self._pieces[-1]) if len(self._pieces) >= 2 else None
+
+
+class CounterRate:
+    """What a second adds to a counter that only grows; None while there is nothing to compare with."""
+
+    def __init__(self) -> None:
+        self._last: tuple[float, float] | None = None
+
+    def reset(self) -> None:
+        """The counter belongs to another process now."""
+        self._last = None
+
+    def take(self, time_seconds: float, count: float | None) -> float | None:
+        """The rate since the call before; None where one of the two was not counted, or the counter went back."""
+        last, self._last = self._last, None if count is None else (time_seconds, count)
+        if last is None or self._last is None or count is None or count < last[1] or time_seconds <= last[0]:
+            return None
+        return (count - last[1]) / (time_seconds - last[0])
+
+
+def _rate(first: tuple[float, int], last: tuple[float, int]) -> float | None:
+    return (last[1] - first[1]) / (last[0] - first[0]) if last[0] > first[0] else None

@@ -1,56 +1,69 @@
-"""Measures five times a second, off the UI thread, and keeps the last ten minutes of every value."""
+"""Measures five times a second, off the UI thread, and keeps the last hour of every figure."""
 
 import logging
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
-from app.engine.protocol import CacheFacts, Token
+from app.engine.protocol import PromptProgress, Token
 from app.errors import AppError
 from app.hardware.facts import Gpu
-from app.hardware.sampling import GpuSample, Sample, Sampler
-from app.placement.cache.facts import CacheTotals
+from app.hardware.samples import EVERYTHING, GpuSample, Sample
+from app.hardware.sampling import Sampler
 from app.ui.background import Background
 from app.ui.controller import ANSWERING, Controller
-from app.ui.graphs.rate import TokenRate
-from app.ui.graphs.ring import RingSeries
+from app.ui.graphs.cache_rates import CacheRates
+from app.ui.graphs.gpu_parts import gpu_figures, reported_parts
+from app.ui.graphs.history import History
+from app.ui.graphs.rate import CounterRate, PromptRate, TokenRate
+from app.ui.graphs.specs import (
+    AVAILABLE_RAM,
+    DECODE,
+    DISK,
+    ENGINE_RAM,
+    FAULTS,
+    FILE,
+    GPU,
+    GROUPS,
+    OF_CACHE,
+    PEAK_RAM,
+    PROMPT,
+    RAM,
+    SAMPLED,
+)
 
 log = logging.getLogger(__name__)
 
 GIB = 1024**3
+MEGABYTE = 1_000_000
 INTERVAL_MILLISECONDS = 200
-KEPT_SECONDS = 600
+KEPT_SECONDS = 3600
 CAPACITY = KEPT_SECONDS * 1000 // INTERVAL_MILLISECONDS
 
-MakeSampler = Callable[[int, tuple[Gpu, ...]], Sampler]
+
+@dataclass(frozen=True)
+class Target:
+    """Whom to sample: the engine's process, the machine's GPUs, the loaded model's files."""
+
+    pid: int
+    gpus: tuple[Gpu, ...]
+    model_files: tuple[str, ...]
 
 
-def _series() -> RingSeries:
-    return RingSeries(CAPACITY)
-
-
-@dataclass
-class GpuSeries:
-    """What is measured of one GPU, in GiB, and why something is not.
-
-    Attributes:
-        used: Memory in use by everyone.
-        process: Memory in use by the engine.
-        total_gib: Its size, or None where no source says.
-        missing: Why a figure is not measured now, or empty.
-    """
-
-    used: RingSeries = field(default_factory=_series)
-    process: RingSeries = field(default_factory=_series)
-    total_gib: float | None = None
-    missing: str = ""
+MakeSampler = Callable[[int, tuple[Gpu, ...], tuple[str, ...]], Sampler]
 
 
 class Recorder(QObject):
     """The measurements behind the graphs. It costs nothing until `start` and after `stop`.
+
+    A row is kept for every sample, and one without the sampled figures where a source is slow.
+
+    Attributes:
+        history: The rows.
+        reasons: Graph's key to why something of it is not measured now, or what it leaves out.
 
     Signals:
         recorded: There is something new to draw.
@@ -75,21 +88,24 @@ class Recorder(QObject):
         self._background = Background(self)
         self._lock = threading.Lock()
         self._sampler: Sampler | None = None
-        self._target: tuple[int, tuple[Gpu, ...]] | None = None
+        self._target: Target | None = None
         self._measuring = False
+        self._active = False
         self._told = ""
+        self._groups: frozenset[str] = frozenset(GROUPS)
         self._rate = TokenRate()
-        self.engine_ram = _series()
-        self.available_ram = _series()
-        self.tokens_per_second = _series()
-        self.hit_percent = _series()
-        self._totals: CacheTotals | None = None
-        self.gpus: dict[str, GpuSeries] = {}
-        self.ram_missing = ""
+        self._prompt = PromptRate()
+        self._cache_rates = CacheRates()
+        self._faults, self._reads = CounterRate(), CounterRate()
+        self._counted = 0  # the process whose counters were read last
+        self.history = History(CAPACITY)
+        self.reasons: dict[str, str] = {}
+        self.totals: dict[str, int] = {}
+        self.devices: tuple[str, ...] = ()
         self._timer = QTimer(self)
         self._timer.setInterval(INTERVAL_MILLISECONDS)
         self._timer.timeout.connect(self._tick)
-        controller.answer_started.connect(self._rate.start)
+        controller.answer_started.connect(self._answer_started)
         controller.engine.event.connect(self._take)
         controller.cache.changed.connect(self._take_cache)
         controller.machine_changed.connect(self._set_gpus)
@@ -102,31 +118,45 @@ class Recorder(QObject):
 
     @property
     def now(self) -> float:
-        """The time on the clock of every series, in seconds."""
+        """The time on the clock of every row, in seconds."""
         return self._clock()
+
+    @property
+    def wanted(self) -> frozenset[str]:
+        """What samples are asked for, of `samples.EVERYTHING`."""
+        return EVERYTHING & frozenset().union(*(SAMPLED.get(group, frozenset()) for group in self._groups))
+
+    def set_groups(self, groups: Iterable[str]) -> None:
+        """Measure what these graphs show, and nothing else."""
+        self._groups = frozenset(groups)
+        self._counted = 0  # what was not read for a while has no rate over that time
+        if self.running:
+            self._watch_cache()
 
     def start(self) -> None:
         """Begin to measure; what lies between the last `stop` and now is a gap."""
         if self.running:
             return
-        now = self.now
-        for series in self._all_series():
-            if len(series):
-                series.append(now, None)
+        if len(self.history):
+            self.history.append(self.now, {})
+        self._active = True
         self._timer.start()
-        self._totals = None
-        self._controller.cache.watch(self, experts=False)
+        self._counted = 0
+        self._cache_rates.reset()
+        self._watch_cache()
         self._tick()
 
     def stop(self) -> None:
         """Measure nothing any more and let the sources go, off the UI thread."""
         if self.running:
+            self._active = False
             self._timer.stop()
             self._controller.cache.unwatch(self)
             self._background.run(self._release)
 
     def shutdown(self) -> None:
         """Stop and wait for what still runs; for the end of the window."""
+        self._active = False
         self._timer.stop()
         self._controller.cache.unwatch(self)
         self._background.wait()
@@ -134,112 +164,165 @@ class Recorder(QObject):
 
     # ---- on the UI thread ---------------------------------------------------------------------
 
-    def _tick(self) -> None:
-        answering = self._controller.state == ANSWERING
-        now = self.now
-        if not answering and self.hit_percent.latest is not None:
-            self.hit_percent.append(now, None)
-        self.tokens_per_second.append(now, self._rate.tokens_per_second(now) if answering else None)
-        if not self._measuring:
-            # A slow driver makes fewer samples, never a queue of them.
-            self._measuring = True
-            target = (self._controller.engine.pid, self._machine_gpus())
-            self._background.run(lambda: self._measure_or_tell(target)).success(self._take_measured)
-        self.recorded.emit()
+    def _watch_cache(self) -> None:
+        if self._groups & OF_CACHE:
+            self._controller.cache.watch(self, experts=False)
+        else:
+            self._controller.cache.unwatch(self)
 
-    def _take_measured(self, measured: Sample | Exception) -> None:
+    def _tick(self) -> None:
+        wanted = self.wanted
+        if self._measuring or not wanted:
+            # A slow driver makes fewer samples, never a queue of them; the rest goes on.
+            self._record(None)
+            return
+        self._measuring = True
+        facts = self._controller.loaded_facts
+        target = Target(self._controller.engine.pid, self._machine_gpus(), facts.files if facts else ())
+        self._background.run(lambda: self._measure_or_tell(target, wanted)).success(
+            lambda measured: self._take_measured(target, measured)
+        )
+
+    def _take_measured(self, target: Target, measured: Sample | Exception) -> None:
         # Whatever happened, the next tick measures again: one surprise must not end the graphs for good.
         self._measuring = False
+        if not self.running:
+            return
         if isinstance(measured, Sample):
             self._told = ""
+            if target.pid != self._counted:
+                self._counted = target.pid
+                self._faults.reset()
+                self._reads.reset()
             self._record(measured)
         else:
             self._not_measured(measured)
+            self._record(None)
 
-    def _record(self, sample: Sample) -> None:
-        now = sample.time_seconds
-        if self._controller.engine.pid:
-            engine, self.ram_missing = sample.engine_rss_bytes, " ".join(sample.missing)
+    def _record(self, sample: Sample | None) -> None:
+        now = self.now
+        figures: dict[str, float | None] = {}
+        answering = self._controller.state == ANSWERING
+        if answering:
+            figures[DECODE] = self._rate.tokens_per_second(now)
         else:
-            engine, self.ram_missing = None, self.tr("The engine is not running.")
-        self.engine_ram.append(now, _gib(engine))
-        self.available_ram.append(now, _gib(sample.ram_available_bytes))
-        for measured in sample.gpus:
-            if measured.device in self.gpus:
-                _record_gpu(self.gpus[measured.device], measured, now)
+            self._prompt.ended()  # stopped before its first token, perhaps
+        figures[PROMPT] = self._prompt.take()
+        figures.update(self._cache_rates.figures(now, answering=answering))
+        if sample is not None:
+            figures.update(self._sampled(sample))
+        self._record_gpus(figures, sample)
+        self.history.append(now, figures)
+        self.recorded.emit()
+
+    def _sampled(self, sample: Sample) -> dict[str, float | None]:
+        why = sample.reasons.get
+        running = bool(self._controller.engine.pid)
+        gone = "" if running else self.tr("The engine is not running.")
+        ram = " ".join(filter(None, (gone or why("engine_rss_bytes"), why("ram_available_bytes"))))
+        ended = gone or why("engine_rss_bytes", "")
+        self.reasons |= {
+            RAM: ram,
+            FAULTS: ended or why("engine_major_faults", ""),
+            DISK: ended or why("engine_read_bytes", ""),
+            FILE: why("model_share", "") if self._controller.loaded_facts else self.tr("No model is loaded."),
+        }
+        share = sample.model_share
+        time_seconds = sample.time_seconds
+        figures: dict[str, float | None] = {
+            AVAILABLE_RAM: _in(GIB, sample.ram_available_bytes),
+            FILE: None if share is None else 100 * share,
+        }
+        if running:
+            figures |= {
+                ENGINE_RAM: _in(GIB, sample.engine_rss_bytes),
+                PEAK_RAM: _in(GIB, sample.engine_peak_bytes),
+                FAULTS: self._faults.take(time_seconds, sample.engine_major_faults),
+                DISK: _in(MEGABYTE, self._reads.take(time_seconds, sample.engine_read_bytes)),
+            }
+        return figures
+
+    def _record_gpus(self, figures: dict[str, float | None], sample: Sample | None) -> None:
+        if GPU not in self._groups:
+            return
+        controller = self._controller
+        cache = controller.cache.facts
+        samples = {measured.device: measured for measured in (sample.gpus if sample else ())}
+        for device in self.devices:
+            measured: GpuSample | None = samples.get(device)
+            if measured is not None:
+                self.reasons[f"{GPU}.{device}"] = measured.missing
+                if measured.total_bytes is not None:
+                    self.totals[device] = measured.total_bytes
+            parts = reported_parts(
+                device, controller.loaded_report, controller.loaded_facts, cache.pool if cache else None
+            )
+            figures |= gpu_figures(device, parts, measured, controller.loaded_plan)
 
     def _not_measured(self, error: Exception) -> None:
         why = error.message if isinstance(error, AppError) else self.tr("Measuring failed: {why}").format(why=error)
         if why != self._told:  # once, not five times a second
             self._told = why
             log.warning("not measured: %s", why, exc_info=error)
-        self.ram_missing = why
-        for gpu in self.gpus.values():
-            gpu.missing = why
+        keys = [*(group for group in SAMPLED if group != GPU), *(f"{GPU}.{device}" for device in self.devices)]
+        self.reasons |= dict.fromkeys(keys, why)
+
+    def _answer_started(self) -> None:
+        self._rate.start()
+        self._prompt.start()
 
     def _take(self, event: object) -> None:
         if isinstance(event, Token):
+            self._prompt.ended()
             self._rate.arrived(self.now, event.count)
+        elif isinstance(event, PromptProgress):
+            self._prompt.progressed(self.now, event.done)
 
     def _take_cache(self) -> None:
-        """The hit rate since the facts before: a share of what was routed meanwhile, and of nothing else."""
-        facts = self._controller.cache.facts
-        before, self._totals = self._totals, facts.decode if facts else None
-        if not self.running or self._totals is None or before is None or facts is None or not has_pool(facts):
-            return
-        hits, misses = self._totals.hits - before.hits, self._totals.misses - before.misses
-        if hits >= 0 and misses >= 0 and hits + misses > 0:
-            self.hit_percent.append(self.now, 100 * hits / (hits + misses))
+        if self.running:
+            self._cache_rates.take(self.now, self._controller.cache.facts)
 
     def _machine_gpus(self) -> tuple[Gpu, ...]:
         machine = self._controller.machine
         return machine.gpus if machine else ()
 
     def _set_gpus(self) -> None:
-        devices = [gpu.device for gpu in self._machine_gpus()]
-        if devices != list(self.gpus):
-            self.gpus = {device: self.gpus.get(device) or GpuSeries() for device in devices}
+        gpus = self._machine_gpus()
+        devices = tuple(gpu.device for gpu in gpus)
+        self.totals = {gpu.device: gpu.total_bytes for gpu in gpus} | self.totals
+        if devices != self.devices:
+            self.devices = devices
             self.gpus_changed.emit()
-
-    def _all_series(self) -> list[RingSeries]:
-        of_gpus = [series for gpu in self.gpus.values() for series in (gpu.used, gpu.process)]
-        return [self.engine_ram, self.available_ram, self.tokens_per_second, self.hit_percent, *of_gpus]
 
     # ---- on a pool thread ---------------------------------------------------------------------
 
-    def _measure_or_tell(self, target: tuple[int, tuple[Gpu, ...]]) -> Sample | Exception:
+    def _measure_or_tell(self, target: Target, wanted: frozenset[str]) -> Sample | Exception:
         try:
-            return self._measure(target)
+            return self._measure(target, wanted)
         except Exception as error:  # shown in the graphs and logged by the UI thread
             return error
 
-    def _measure(self, target: tuple[int, tuple[Gpu, ...]]) -> Sample:
+    def _measure(self, target: Target, wanted: frozenset[str]) -> Sample:
         with self._lock:
             if self._sampler is None or self._target != target:
-                if self._sampler is not None:
-                    self._sampler.close()
-                self._sampler = self._make_sampler(*target)
+                self._close_sampler()
+                self._sampler = self._make_sampler(target.pid, target.gpus, target.model_files)
                 self._target = target
-            return self._sampler.sample()
+            try:
+                return self._sampler.sample(wanted)
+            finally:
+                if not self._active:  # stopped meanwhile, and perhaps released before this began
+                    self._close_sampler()
 
     def _release(self) -> None:
         with self._lock:
-            if self._sampler is not None:
-                self._sampler.close()
-                self._sampler = None
+            self._close_sampler()
+
+    def _close_sampler(self) -> None:
+        if self._sampler is not None:
+            self._sampler.close()
+            self._sampler = None
 
 
-def has_pool(facts: CacheFacts | None) -> bool:
-    """True where the engine holds a pool that experts can be hit in."""
-    return facts is not None and facts.pool is not None and facts.pool.allocated_bytes > 0
-
-
-def _record_gpu(series: GpuSeries, measured: GpuSample, now: float) -> None:
-    series.used.append(now, _gib(measured.used_bytes))
-    series.process.append(now, _gib(measured.process_bytes))
-    series.total_gib = _gib(measured.total_bytes)
-    series.missing = measured.missing
-
-
-def _gib(count: int | None) -> float | None:
-    return None if count is None else count / GIB
+def _in(unit: int, count: float | None) -> float | None:
+    return None if count is None else count / unit

@@ -1,0 +1,94 @@
+"""What the expert cache did between two readings of its totals: hits, copies, and where the time of a token went."""
+
+from app.engine.protocol import CacheFacts
+from app.placement.cache.facts import CacheTotals
+
+HITS, COPIED = "hits", "copied"
+SPLIT_CPU, SPLIT_GPU, SPLIT_WAIT, SPLIT_ALL = "split.cpu", "split.gpu", "split.wait", "split.all"
+FRESH_SECONDS = 0.8
+"""Facts come four times a second while the model answers: older ones say nothing of now."""
+SLOWEST_TOKEN_SECONDS = 10.0
+"""What lies longer between two tokens was no decoding."""
+_MIB = 1024**2
+
+
+def has_pool(facts: CacheFacts | None) -> bool:
+    """True where the engine holds a pool that experts can be hit in."""
+    return facts is not None and facts.pool is not None and facts.pool.allocated_bytes > 0
+
+
+class CacheRates:
+    """Compares each reading with one before; all figures are of decoding, copies of prompts too.
+
+    Copies are those since the last reading. Hits and times are those since the last reading that came after another
+    token: in between, the totals hold parts of a token, and a slow model has several readings for one.
+    """
+
+    def __init__(self) -> None:
+        self._before: tuple[float, CacheFacts] | None = None
+        self._token_before: tuple[float, CacheTotals] | None = None
+        self._figures: dict[str, float] = {}
+        self._of_tokens: dict[str, float] = {}
+        self._told_until = self._tokens_told_at = self._tokens_last = 0.0
+
+    def reset(self) -> None:
+        """What comes next has nothing before it: another load, or nobody looked for a while."""
+        self._before = self._token_before = None
+        self._figures, self._of_tokens = {}, {}
+
+    def take(self, time_seconds: float, facts: CacheFacts | None) -> None:
+        """Another reading, or None: nothing is loaded."""
+        if facts is None:
+            self.reset()
+            return
+        before = self._before
+        if before is not None and (facts is before[1] or time_seconds <= before[0]):
+            return  # the same facts again: something else about the cache changed
+        self._before = time_seconds, facts
+        self._take_tokens(time_seconds, facts.decode, pooled=has_pool(facts))
+        if before is None:
+            return
+        seconds, old = time_seconds - before[0], before[1]
+        figures = {}
+        copied = _copied(facts) - _copied(old)
+        if facts.pool is not None and copied >= 0:
+            figures[COPIED] = copied / seconds / _MIB
+        self._figures, self._told_until = figures, time_seconds + FRESH_SECONDS
+
+    def figures(self, time_seconds: float, *, answering: bool = True) -> dict[str, float]:
+        """Percent, MiB a second, and milliseconds a token as of the last readings; without those that are old.
+
+        Args:
+            time_seconds: The time.
+            answering: Whether another token is being computed: the times of the last one stand until it is there.
+        """
+        found = dict(self._figures) if time_seconds <= self._told_until else {}
+        if time_seconds <= self._tokens_told_at + (self._tokens_last if answering else FRESH_SECONDS):
+            found |= self._of_tokens
+        return found
+
+    def _take_tokens(self, time_seconds: float, new: CacheTotals, *, pooled: bool) -> None:
+        if self._token_before is None:
+            self._token_before = time_seconds, new
+            return
+        told_at, old = self._token_before
+        tokens = new.tokens - old.tokens
+        if not tokens:
+            return
+        self._token_before = time_seconds, new
+        hits, misses = new.hits - old.hits, new.misses - old.misses
+        if min(tokens, hits, misses) >= 0 and new.layers > old.layers:
+            self._of_tokens = {HITS: 100 * hits / (hits + misses)} if pooled and hits + misses else {}
+            self._of_tokens |= {
+                SPLIT_CPU: 1000 * (new.cpu_seconds - old.cpu_seconds) / tokens,
+                SPLIT_GPU: 1000 * (new.gpu_seconds - old.gpu_seconds) / tokens,
+                SPLIT_WAIT: 1000 * (new.wait_seconds - old.wait_seconds) / tokens,
+                SPLIT_ALL: 1000 * (new.seconds - old.seconds) / tokens,
+            }
+            # The next token of a slow model may take as long again: until then this is the newest there is.
+            token_seconds = min((time_seconds - told_at) / tokens, SLOWEST_TOKEN_SECONDS)
+            self._tokens_told_at, self._tokens_last = time_seconds, max(FRESH_SECONDS, 2 * token_seconds)
+
+
+def _copied(facts: CacheFacts) -> int:
+    return facts.decode.copied_bytes + facts.prompt.copied_bytes
