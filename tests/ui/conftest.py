@@ -158,3 +158,35 @@ def loaded_controller(make_controller, qtbot):
         return controller
 
     return make
+
+
+@pytest.fixture
+def settings(qapp, home):
+    """Settings in the private home."""
+    from app.ui.settings import Settings
+
+    return Settings(home / "settings.json")
+
+
+@pytest.fixture
+def make_window(qtbot, theme, settings):
+    """`make_window(controller, docks=0) -> MainWindow` with a wizard that is only a signal."""
+    from PySide6.QtWidgets import QDockWidget, QLabel
+    from window_driver import PlainWizard
+
+    from app.ui.main_window import MainWindow
+
+    def make(controller, docks=0):
+        made_docks = []
+        for number in range(docks):
+            dock = QDockWidget(f"Dock {number}")
+            dock.setObjectName(f"dock{number}")
+            dock.setWidget(QLabel("contents"))
+            made_docks.append(dock)
+        window = MainWindow(controller, theme, settings, PlainWizard(), made_docks)
+        qtbot.addWidget(window)
+        window.show()
+        qtbot.waitExposed(window)
+        return window
+
+    return make

@@ -130,7 +130,8 @@ def chat_pictures(session: Session, home: Path) -> None:
     """Wizard, empty chat, an answer while it comes and when it is there, docks, settings."""
     text = home / "answer.md"
     text.write_text(ANSWER, "utf-8")
-    window, controller = session.open(home, "--text-file", str(text), "--token-ms", "8", "--prompt-ms", "300")
+    window, controller = session.open(home, "--text-file", str(text), "--token-ms", "8", "--prompt-ms", "300",
+                                      "--best-threads", "4", "--measure-ms", "40")  # fmt: skip
     session.shoot(window, "wizard")
     session.load(controller, window)
     docks = window.findChildren(QDockWidget)
@@ -148,6 +149,7 @@ def chat_pictures(session: Session, home: Path) -> None:
     session.until(lambda: controller.state == READY)
     session.rest(1.5)
     session.shoot(window, "docks")
+    tuning_pictures(session, window, controller)
     experts_pictures(session, window, controller)
     dialog = SettingsDialog(Settings(home / "other.json"), window)
     dialog.show()
@@ -156,12 +158,31 @@ def chat_pictures(session: Session, home: Path) -> None:
     session.close(window)
 
 
+def tuning_pictures(session: Session, window: MainWindow, controller: Controller) -> None:
+    """Each page of the tuning dock, a search while it runs and what it came to."""
+    lanes, dock = window.findChild(QDockWidget, "lanes"), window.findChild(QDockWidget, "tuning")
+    dock.raise_()
+    tabs = dock.content.tabs
+    for place, name in enumerate(("curve", "knobs", "auto-tune")):
+        tabs.setCurrentIndex(place)
+        session.rest(1.0)
+        session.shoot(window, f"tuning-{name}")
+    page = dock.content.page(2)
+    page.tuning.start(1, page.tune_card.held, page._evidence.evidence)
+    session.until(lambda: page.tuning.trial is not None and page.tuning.trial.number == 9)
+    session.shoot(window, "tuning-search")
+    session.until(lambda: not page.tuning.running and controller.state == READY)
+    session.shoot(window, "tuning-result")
+    lanes.raise_()
+    session.rest(0.5)
+
+
 def experts_pictures(session: Session, window: MainWindow, controller: Controller) -> None:
     """The experts of a layer with orders given, the lanes alone over the whole window, and a narrow window."""
     lanes, graphs = window.findChild(QDockWidget, "lanes"), window.findChild(QDockWidget, "graphs")
     panel = lanes.widget()
-    controller.cache.set_pins(12, (3, 5), "gpu")
-    controller.cache.set_pins(12, (7, 8, 9), "cpu")
+    panel.orders.pin({12: (3, 5)}, "gpu")
+    panel.orders.pin({12: (7, 8, 9)}, "cpu")
     session.until(lambda: controller.cache.facts.layers[12].pins[9] == "c")
     panel.open_experts(12)
     panel.experts_page.table.selectRow(2)
@@ -170,10 +191,18 @@ def experts_pictures(session: Session, window: MainWindow, controller: Controlle
     graphs.hide()
     lanes.setFloating(True)
     lanes.resize(1100, 760)
+    panel.search("layer 12 expert 5")
     session.shoot(lanes, "lanes-wide")
+    panel.orders.pin({12: range(EXPERTS)}, "gpu")
+    session.shoot(lanes, "lanes-refused")
+    panel.lanes.set_zoom(60.0)
+    session.shoot(lanes, "lanes-cards")
+    panel.lanes.set_zoom(0.0)
+    panel.notice.clear()
     lanes.setFloating(False)
     window.chat.sidebar.hide()
     window.resize(*NARROW)
+    lanes.raise_()
     session.shoot(window, "lanes-narrow")
     panel.open_experts(12)
     session.shoot(window, "experts-narrow")

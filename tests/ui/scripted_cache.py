@@ -36,18 +36,31 @@ class ScriptedCache:
         self.policy = plan.policy if plan else CachePolicy()
         self._requested = plan.pool_bytes if plan else 0
         self._staging = plan.staging_bytes if plan else 0
+        self._allot()
         self._fill()
 
-    @property
-    def _slots(self) -> int:
-        if self._no_memory or not self._layers or not self._device:
-            return 0
-        return min(self._requested // self._expert_bytes // len(self._layers), self._experts)
+    def _allot(self) -> None:
+        """Give each layer its slots, as the real pool does: pins first, then as many for every layer."""
+        usable = not self._no_memory and self._layers and self._device
+        left = self._requested // self._expert_bytes if usable else 0
+        self._slots = dict.fromkeys(self._layers, 0)
+        for layer in self._layers:
+            kept = sum(pin == "gpu" for (its, _expert), pin in self._pins.items() if its == layer)
+            self._slots[layer] = min(kept, left)
+            left -= self._slots[layer]
+        for level in range(1, self._experts + 1):
+            growing = [layer for layer in self._layers if self._slots[layer] < level]
+            if len(growing) > left:
+                break  # the script leaves what is not enough for all of them
+            for layer in growing:
+                self._slots[layer] += 1
+                left -= 1
 
     def resize(self, pool_bytes: int, staging_bytes: int) -> None:
         """Another size, or none."""
         with self._lock:
             self._requested, self._staging = pool_bytes, staging_bytes
+            self._allot()
             self._fill()
 
     def pin(self, pins: Iterable[ExpertPin]) -> None:
@@ -70,7 +83,7 @@ class ScriptedCache:
                     self._resident[layer].append(self._coming.pop(layer))
                     self._inserts += 1
                 wanted = [expert for expert in self._wanted(layer) if expert not in self._resident[layer]]
-                if wanted and len(self._resident[layer]) < self._slots:
+                if wanted and len(self._resident[layer]) < self._slots[layer]:
                     self._coming[layer] = wanted[0]
 
     def totals(self) -> tuple[int, int]:
@@ -135,7 +148,7 @@ class ScriptedCache:
 
     @property
     def _allocated(self) -> int:
-        return self._slots * len(self._layers) * self._expert_bytes
+        return sum(self._slots.values()) * self._expert_bytes
 
     @property
     def _reason(self) -> str:
@@ -143,7 +156,7 @@ class ScriptedCache:
             return "No pool was asked for."
         if self._no_memory:
             return self._no_memory
-        if not self._slots:
+        if not any(self._slots.values()):
             return "The pool has no room for one expert a layer."
         return "" if self._decoded else "No expert was routed to since the load."
 
@@ -157,10 +170,10 @@ class ScriptedCache:
             requested_bytes=self._requested,
             allocated_bytes=self._allocated,
             staging_bytes=0 if self._no_memory else self._staging,
-            slots=self._slots * len(self._layers),
+            slots=sum(self._slots.values()),
             resident=sum(map(len, self._resident.values())),
             unplaced_pins=len(pinned) - placed,
-            used=self._slots > 0 and self._hits > 0,
+            used=any(self._slots.values()) and self._hits > 0,
             reason=self._reason,
         )
 
@@ -176,7 +189,7 @@ class ScriptedCache:
             heat=tuple(count * 0.4 for count in counts),
             lanes="".join(lanes),
             pins="".join(_LETTER[self._pins.get((layer, expert), "auto")] for expert in range(self._experts)),
-            slots=self._slots,
+            slots=self._slots[layer],
         )
 
     def _wanted(self, layer: int) -> list[int]:
@@ -185,7 +198,7 @@ class ScriptedCache:
         pins = {expert: self._pins.get((layer, expert), "auto") for expert in range(self._experts)}
         taken = [expert for expert, pin in pins.items() if pin == "gpu"]
         hot = sorted((expert for expert, pin in pins.items() if pin == "auto"), key=lambda expert: -weights[expert])
-        return (taken + (hot if self._decoded else []))[: self._slots]
+        return (taken + (hot if self._decoded else []))[: self._slots[layer]]
 
     def _fill(self) -> None:
         """Orders and another size take effect at once; experts that are only hot come while decoding."""
@@ -194,7 +207,7 @@ class ScriptedCache:
             wanted = self._wanted(layer)
             pinned = [expert for expert in wanted if self._pins.get((layer, expert)) == "gpu"]
             kept = [expert for expert in self._resident[layer] if expert in wanted and expert not in pinned]
-            self._resident[layer] = (pinned + kept)[: self._slots]
+            self._resident[layer] = (pinned + kept)[: self._slots[layer]]
 
     def _counts(self, layer: int, tokens: int) -> tuple[int, ...]:
         """Counts of one layer after `tokens` tokens: uneven, the same on every run, growing only."""

@@ -82,6 +82,11 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--hold-calibration", action="store_true", help="a calibration waits for Cancel at its half")
     parser.add_argument("--fail-calibration", default="", help="answer every calibration with this error code")
     parser.add_argument("--crash-on-calibration", action="store_true", help="SIGKILL itself in a calibration")
+    parser.add_argument("--best-threads", type=int, default=0, help="measurements are fastest with so many threads")
+    parser.add_argument("--crash-threads", type=int, default=0, help="SIGKILL itself when measuring with so many")
+    parser.add_argument("--fail-threads", type=int, default=0, help="loads with so many run out of memory")
+    parser.add_argument("--hold-measure", action="store_true", help="a measurement waits for Cancel at its half")
+    parser.add_argument("--measure-ms", type=float, default=0.0, help="time a measurement takes")
     parser.add_argument("--record", default="", help="append every request line to this file")
     return parser.parse_args(argv)
 
@@ -114,6 +119,8 @@ class ScriptedEngine:
                 self._dry_run(request)
             elif isinstance(request, protocol.Calibrate):
                 self._calibrate(request)
+            elif isinstance(request, protocol.Measure):
+                self._measure(request)
             elif isinstance(request, protocol.Generate):
                 self._generate(request)
             elif isinstance(request, protocol.Unload):
@@ -165,6 +172,8 @@ class ScriptedEngine:
                 os.kill(os.getpid(), signal.SIGKILL)
             if step == 5 and options.hold_load:
                 self._pause(request.id, None)
+        if request.plan.threads == options.fail_threads:
+            return self._fail(request.id, "out_of_memory", "The script has no memory for so many threads.")
         if options.fail_load:
             return self._fail(request.id, options.fail_load, "The script fails every load.")
         self._plan = plan = request.plan
@@ -240,6 +249,33 @@ class ScriptedEngine:
             skipped=("The script measures nothing else.",),
         )
         return self._say(protocol.Calibrated(id=request.id, calibration=calibration))
+
+    def _measure(self, request: protocol.Measure) -> None:
+        """Tell speeds that follow from the plan: a fifth slower for every thread more or less than the best."""
+        options, plan = self._options, self._plan
+        if plan is None:
+            return self._fail(request.id, "bad_usage", "No model is loaded.")
+        if plan.threads == options.crash_threads:
+            os.kill(os.getpid(), signal.SIGKILL)
+        self._say(protocol.MeasureProgress(id=request.id, done=1, total=2))
+        if self._pause(request.id, None if options.hold_measure else options.measure_ms):
+            return self._fail(request.id, "cancelled", "The measurement was cancelled.")
+        tokens = len(request.prompts[0].split())
+        slower = 1 + 0.2 * abs(plan.threads - options.best_threads) if options.best_threads else 1.0
+        return self._say(
+            protocol.Measured(
+                id=request.id,
+                prompt_tokens=tokens,
+                prompt_seconds=tokens * 0.004,
+                step_seconds=(0.02 * slower,) * request.decode_tokens,
+                sequences=1,
+                context_tokens=tokens + request.decode_tokens,
+                prompt_cache=None,
+                decode_cache=None,
+                peak_bytes=GIB,
+                text="Word",
+            )
+        )
 
     def _pieces(self) -> list[str]:
         options = self._options

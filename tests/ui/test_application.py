@@ -129,6 +129,10 @@ controller.shutdown()
     assert "app.ui.wizard.wizard" in loaded
     assert loaded & NOT_NEEDED_FOR_THE_FIRST_WINDOW == set()
     assert loaded & {"app.ui.chat.page", "app.ui.settings_dialog", "app.chat.export", "fractions"} == set()
+    docks = {name for name in loaded if name.startswith(("app.ui.lanes.", "app.ui.tuning.", "app.ui.graphs."))}
+    assert docks & {"app.ui.lanes.panel", "app.ui.tuning.panel", "app.ui.graphs.panel"} == set()
+    assert {name for name in docks if "tuning" in name} == {"app.ui.tuning.dock"}
+    assert loaded & {"app.placement.explain", "app.placement.tuner.search"} == set()
 
 
 ANSWER_AND_DIE = """

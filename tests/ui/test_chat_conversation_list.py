@@ -2,6 +2,7 @@
 
 import pytest
 from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QPushButton
 
 from app.errors import AppError, ErrorCode
 from app.ui.chat.conversation_list import ConversationList, ConversationListModel
@@ -25,6 +26,17 @@ def test_the_last_used_conversation_is_first(make_controller, store):
     assert [model.index(row).data() for row in range(2)] == ["Untitled", "one"]
     assert model.index(1).data(Qt.ItemDataRole.AccessibleTextRole) == "one"
     assert (model.row_of(first), model.row_of(None), model.row_of(99)) == (1, -1, -1)
+
+
+def test_the_list_is_wide_enough_for_its_button_in_a_large_font(make_controller, qtbot):
+    made = ConversationList(make_controller().conversation)
+    qtbot.addWidget(made)
+    made.show()
+    usual = made.width()
+    button = made.findChild(QPushButton)
+    button.setText("A new conversation in a language of very long words")
+    qtbot.waitUntil(lambda: button.width() >= button.sizeHint().width())
+    assert made.width() > usual
 
 
 def test_a_list_that_cannot_be_read_is_told(make_controller, store, monkeypatch, qtbot):

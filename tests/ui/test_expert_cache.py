@@ -137,7 +137,7 @@ def test_pins_are_what_the_engine_reports_and_not_what_was_wished(pooled, qtbot,
     refused = seen(controller.cache.refused)
     controller.cache.watch(watcher, experts=True)
     wait_for_facts(qtbot, controller)
-    controller.cache.set_pins(1, (0, 3), "gpu")
+    controller.cache.send_pins({(1, 0): "gpu", (1, 3): "gpu"})
     until(qtbot, lambda: len(refused) == 1)
     assert refused[0].code is ErrorCode.BAD_USAGE
     assert controller.cache.facts.layers[1].pins == "a" * 8
@@ -149,7 +149,7 @@ def test_pins_take_effect_while_the_model_answers(pooled, qtbot, watcher, bare):
     controller.cache.watch(watcher, experts=True)
     controller.cache.set_pool(16 * MIB)
     controller.ask("Go on")
-    controller.cache.set_pins(1, (0, 3), "gpu")
+    controller.cache.send_pins({(1, 0): "gpu", (1, 3): "gpu"})
     facts = wait_for_facts(qtbot, controller, lambda facts: facts.layers and facts.layers[1].pins == "gaagaaaa")
     assert controller.state == ANSWERING
     assert facts.layers[1].lanes[0] == facts.layers[1].lanes[3] == "g"
@@ -185,8 +185,8 @@ def test_a_reload_of_the_model_keeps_pins_and_pool_of_the_run_before(pooled, qtb
     controller = pooled()
     controller.cache.watch(watcher, experts=True)
     controller.cache.set_pool(16 * MIB)
-    controller.cache.set_pins(1, (0, 3), "gpu")
-    controller.cache.set_pins(2, (5,), "cpu")
+    controller.cache.send_pins({(1, 0): "gpu", (1, 3): "gpu"})
+    controller.cache.send_pins({(2, 5): "cpu"})
     wait_for_facts(qtbot, controller, lambda facts: facts.layers and "c" in facts.layers[2].pins)
     with qtbot.waitSignal(controller.loaded, timeout=PATIENCE):
         controller.load()
@@ -197,7 +197,7 @@ def test_a_reload_of_the_model_keeps_pins_and_pool_of_the_run_before(pooled, qtb
     assert [(pin.layer, pin.expert, pin.pin) for pin in plan.pins] == [(1, 0, "gpu"), (1, 3, "gpu"), (2, 5, "cpu")]
     facts = wait_for_facts(qtbot, controller)
     assert facts.layers[1].pins == "gaagaaaa"
-    controller.cache.set_pins(1, (0, 3), "auto")
+    controller.cache.send_pins({(1, 0): "auto", (1, 3): "auto"})
     wait_for_facts(qtbot, controller, lambda facts: facts.layers[1].pins == "a" * 8)
     with qtbot.waitSignal(controller.loaded, timeout=PATIENCE):
         controller.load()
@@ -207,7 +207,7 @@ def test_a_reload_of_the_model_keeps_pins_and_pool_of_the_run_before(pooled, qtb
 def test_pins_of_a_layer_that_was_on_the_gpu_meanwhile_are_not_lost(pooled, qtbot, watcher):
     controller = pooled()
     controller.cache.watch(watcher, experts=True)
-    controller.cache.set_pins(1, (4,), "cpu")
+    controller.cache.send_pins({(1, 4): "cpu"})
     wait_for_facts(qtbot, controller, lambda facts: facts.layers and facts.layers[1].pins[4] == "c")
     for lane, pins in (("Vulkan0", 0), ("CPU", 1)):
         moved = with_lanes(controller.plan, controller.facts, controller.machine, (1,), lane)
@@ -222,7 +222,7 @@ def test_pins_outlive_an_engine_that_dies_and_a_pool_that_may_have_killed_it_doe
     controller = pooled("--crash-after", 3, "--crash-once", tmp_path / "crashed")
     controller.cache.watch(watcher, experts=True)
     controller.cache.set_pool(16 * MIB)
-    controller.cache.set_pins(0, (2,), "gpu")
+    controller.cache.send_pins({(0, 2): "gpu"})
     wait_for_facts(qtbot, controller, lambda facts: facts.layers and facts.layers[0].pins[2] == "g")
     with qtbot.waitSignal(controller.failed, timeout=PATIENCE):
         controller.ask("Die")
@@ -236,7 +236,7 @@ def test_pins_outlive_an_engine_that_dies_and_a_pool_that_may_have_killed_it_doe
 def test_another_model_gets_no_pins_of_the_first(pooled, qtbot, make_facts, watcher):
     controller = pooled()
     controller.cache.watch(watcher, experts=True)
-    controller.cache.set_pins(0, (2,), "gpu")
+    controller.cache.send_pins({(0, 2): "gpu"})
     wait_for_facts(qtbot, controller, lambda facts: facts.layers and facts.layers[0].pins[2] == "g")
     controller._set_facts(make_facts(name="Another", fingerprint="77"))
     controller.set_plan(controller.propose_plan())

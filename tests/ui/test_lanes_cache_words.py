@@ -10,7 +10,7 @@ from app.placement.memory import spare_bytes
 from app.placement.planner import make_plan, with_lanes
 from app.ui.lanes import cache_words as words
 from app.ui.lanes.pool import pool_room
-from app.ui.truth_line import pool_in_words
+from app.ui.truth_words import pool_in_words
 from app.ui.words import in_percent
 
 
@@ -94,7 +94,6 @@ def test_a_percentage_is_never_rounded_to_none_or_all(share, text):
 
 def test_a_layer_without_pool_and_pins_needs_no_words():
     assert words.residency_text(make_experts((1, 2, 3))) == ""
-    assert words.expert_place_text(make_experts((1, 2, 3)), 1) == ""
 
 
 def test_the_truth_line_takes_the_latest_facts_and_without_a_look_the_last_answers():
@@ -150,7 +149,7 @@ def test_every_reason_against_a_pool_is_told(on_cpu):
     reasons = [
         (pool_room(facts, plan, told, none, None), "A pool needs a GPU, and none was found"),
         (pool_room(facts, plan, told, None, None), "A pool needs a GPU, and none was found"),
-        (pool_room(None, None, None, machine, None), "Load the model"),
+        (pool_room(None, None, None, machine, None), "Choose a model"),
         (pool_room(facts, plan, loaded(plan, expert_device=False, reason="ggml is too new"), machine, None), "ggml is"),
         (pool_room(facts, plan, on_gpu, machine, None), "All experts are on a GPU already"),
         (pool_room(facts, no_gpu, told, machine, None), "This plan uses no GPU."),

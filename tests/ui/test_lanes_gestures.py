@@ -1,337 +1,360 @@
-"""Every way to move layers: drag and drop, keyboard, context menu, undo; and that none is ever lost."""
+"""Every way to order experts and layers about in the dock: mouse, keyboard, menu, toolbar, notice; and undo of each."""
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-from PySide6.QtCore import QPoint, QPointF, Qt
-from PySide6.QtGui import QContextMenuEvent, QDragEnterEvent, QDragLeaveEvent, QDropEvent
-from PySide6.QtWidgets import QApplication, QStyleOptionViewItem
+from controller_driver import PATIENCE, answer, seen
+from lanes_driver import (
+    ALT,
+    CTRL,
+    MIB,
+    SHIFT,
+    click,
+    drag_cells,
+    drag_layers,
+    engine_pins,
+    engine_pool,
+    entries,
+    hang,
+    leave,
+    load_on_cpu,
+    offer,
+    popup,
+    select,
+    show,
+    shown,
+    view_of,
+)
+from PySide6.QtCore import QPoint, Qt
+from PySide6.QtGui import QContextMenuEvent
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication
 
-from app.errors import AppError
-from app.placement.planner import Wishes
-from app.ui.lanes import view as view_module
-from app.ui.lanes.lane_info import ABSENT
-from app.ui.lanes.panel import LanesPanel
-
-ALT, NONE = Qt.KeyboardModifier.AltModifier, Qt.KeyboardModifier.NoModifier
-MOVE, LEFT_BUTTON = Qt.DropAction.MoveAction, Qt.MouseButton.LeftButton
+from app.ui.controller import ANSWERING, READY
+from app.ui.live_plan import pins_of
 
 
 @pytest.fixture
-def make_panel(make_controller, theme, make_facts, make_machine, qtbot):
-    """A panel whose plan has every layer on the CPU; no engine runs."""
+def live_panel(loaded_controller, theme, qtbot):
+    """`live_panel(*engine_arguments, pool=...)`: a watching panel; 4 layers of 8 experts, all on the CPU lane."""
 
-    def make(gpu=True, layers=4):
-        controller = make_controller(facts=make_facts(layers=layers))
-        controller._set_machine(make_machine(gpu))
-        with qtbot.waitSignal(controller.model_changed, timeout=10000):
-            controller.choose_model("model.gguf")
-        controller.set_plan(controller.propose_plan(Wishes(gpu=None)))
-        return shown_panel(controller, theme, qtbot)
+    def make(*arguments, pool=16 * MIB):
+        controller = loaded_controller(*arguments)
+        load_on_cpu(controller, qtbot, pool=pool)
+        panel = show(controller, theme, qtbot)
+        qtbot.waitUntil(lambda: engine_pins(panel, 3) != "", timeout=PATIENCE)
+        return panel
 
     return make
 
 
-def shown_panel(controller, theme, qtbot):
-    panel = LanesPanel(controller, theme)
-    qtbot.addWidget(panel)
-    panel.resize(1100, 600)
-    panel.show()
-    return panel
+# ---- single experts ----------------------------------------------------------------------------------
 
 
-def lanes_of_plan(panel):
-    return panel._controller.plan.expert_lanes
+def test_experts_dropped_on_the_gpu_are_kept_there_with_the_next_token_and_no_reload(live_panel, qtbot):
+    panel = live_panel("--hold-after", 2)
+    panel._controller.ask("Go on")
+    assert drag_cells(panel, "Vulkan0", {1: (0, 3)})
+    qtbot.waitUntil(lambda: {0, 3} <= set(shown(panel)["Vulkan0"].get(1, ())), timeout=PATIENCE)
+    assert engine_pins(panel, 1) == "gaagaaaa"
+    assert panel._controller.state == ANSWERING
+    assert panel.footer.text.startswith("This plan is loaded.")
+    panel.orders.stack.undo()
+    qtbot.waitUntil(lambda: engine_pins(panel, 1) == "a" * 8, timeout=PATIENCE)
+    panel._controller.stop()
+    qtbot.waitUntil(lambda: panel._controller.state == READY, timeout=PATIENCE)
 
 
-def shown(panel):
-    return {column.info.key: column.view.proxy.layers() for column in panel.columns}
+def test_experts_dropped_on_the_cpu_leave_the_pool(live_panel, qtbot):
+    panel = live_panel("--tokens", 20)
+    answer(qtbot, panel._controller)
+    qtbot.waitUntil(lambda: bool(shown(panel)["Vulkan0"].get(2)), timeout=PATIENCE)
+    hot = shown(panel)["Vulkan0"][2][0]
+    assert drag_cells(panel, "CPU", {2: (hot,)})
+    qtbot.waitUntil(lambda: hot in shown(panel)["CPU"][2], timeout=PATIENCE)
+    assert engine_pins(panel, 2)[hot] == "c"
 
 
-def drop(panel, layers, lane):
-    """What Qt does when a drag of `layers` ends over a lane; True if the drop was taken."""
-    source = next(column for column in panel.columns if set(layers) <= set(column.view.proxy.layers())).view
-    source.select_layers(layers)
-    data = source.proxy.mimeData(source.selectedIndexes())
-    target = panel.column(lane)
-    enter = QDragEnterEvent(QPoint(5, 5), MOVE, data, LEFT_BUTTON, NONE)
-    QApplication.sendEvent(target, enter)
-    if not enter.isAccepted():
-        QApplication.sendEvent(target, QDragLeaveEvent())
-        return False
-    event = QDropEvent(QPointF(5, 5), MOVE, data, LEFT_BUTTON, NONE)
-    QApplication.sendEvent(target, event)
-    QApplication.processEvents()  # the move follows when the drag's own event loop has ended
-    return event.isAccepted()
+def test_a_drag_from_the_mouse_carries_the_selection_to_another_lane(live_panel, qtbot, monkeypatch):
+    panel = live_panel()
+    select(panel, {0: (1, 2), 2: (5,)})
+    view = view_of(panel, "CPU")
+    carried = []
+    monkeypatch.setattr("app.ui.lanes.lane_mouse.drag_with_chip", lambda *data: carried.append(data[1]))
+    start = view.cell_rect(0, 1).center()
+    QTest.mousePress(view.viewport(), Qt.MouseButton.LeftButton, pos=start)
+    QTest.mouseMove(view.viewport(), start + QPoint(60, 40))
+    qtbot.waitUntil(lambda: len(carried) == 1, timeout=PATIENCE)
+    QTest.mouseRelease(view.viewport(), Qt.MouseButton.LeftButton, pos=start)
+    assert hang(panel, "Vulkan0", carried[0])
+    leave(panel, "Vulkan0")
 
 
-def test_layers_dropped_on_a_lane_move_there(make_panel):
-    panel = make_panel()
-    assert drop(panel, (1, 2), "Vulkan0")
-    assert lanes_of_plan(panel) == {0: "CPU", 1: "Vulkan0", 2: "Vulkan0", 3: "CPU"}
-    assert shown(panel) == {"Vulkan0": (1, 2), "CPU": (0, 3), "disk": ()}
+def test_the_disk_lane_takes_no_experts(live_panel):
+    panel = live_panel()
+    assert not drag_cells(panel, "disk", {1: (0,)})
+    assert panel._controller.plan.pins == ()
 
 
-def test_a_drop_on_the_lane_the_layers_are_in_is_not_taken(make_panel):
-    panel = make_panel()
+@pytest.mark.parametrize(("key", "pin"), [(Qt.Key.Key_G, "gpu"), (Qt.Key.Key_C, "cpu"), (Qt.Key.Key_A, "auto")])
+def test_keys_order_what_is_selected(live_panel, qtbot, key, pin):
+    panel = live_panel()
+    if pin == "auto":
+        panel.orders.pin({0: (2,)}, "cpu")
+    click(panel, "CPU", 0, 2)
+    QTest.keyClick(view_of(panel, "CPU"), key)
+    wanted = {"gpu": "g", "cpu": "c", "auto": "a"}[pin]
+    qtbot.waitUntil(lambda: engine_pins(panel, 0)[2] == wanted, timeout=PATIENCE)
+
+
+def test_alt_and_an_arrow_send_the_selection_to_the_lane_beside(live_panel, qtbot):
+    panel = live_panel()
+    select(panel, {0: (2,), 1: (3,)})
+    QTest.keyClick(view_of(panel, "CPU"), Qt.Key.Key_Left, ALT)
+    qtbot.waitUntil(lambda: engine_pins(panel, 0)[2] == engine_pins(panel, 1)[3] == "g", timeout=PATIENCE)
+    QTest.keyClick(view_of(panel, "Vulkan0"), Qt.Key.Key_Right, ALT)
+    qtbot.waitUntil(lambda: engine_pins(panel, 0)[2] == engine_pins(panel, 1)[3] == "c", timeout=PATIENCE)
+    QTest.keyClick(view_of(panel, "CPU"), Qt.Key.Key_Right, ALT)
+    assert "follows from main memory" in panel.notice.text
     before = panel._controller.plan
-    assert not drop(panel, (1,), "CPU")
+    QTest.keyClick(view_of(panel, "Vulkan0"), Qt.Key.Key_Left, ALT)
     assert panel._controller.plan is before
 
 
-def test_while_a_drag_hangs_over_a_lane_its_header_tells_what_a_drop_would_make(make_panel):
-    panel = make_panel()
-    gpu = panel.column("Vulkan0")
-    before = gpu.header.text
-    data = panel.column("CPU").view.proxy.mimeData([panel.column("CPU").view.proxy.index(0, 0)])
-    enter = QDragEnterEvent(QPoint(5, 5), MOVE, data, LEFT_BUTTON, NONE)
-    QApplication.sendEvent(gpu, enter)
-    assert "1 layer · 8.0 MiB" in gpu.header.text
-    assert "After the drop" in gpu.header.text
-    assert "3 layers" in panel.column("CPU").header.text
-    QApplication.sendEvent(gpu, QDragLeaveEvent())
-    assert gpu.header.text == before
+def test_the_toolbar_orders_what_is_selected_and_only_then(live_panel, qtbot):
+    panel = live_panel()
+    actions = panel.toolbar.pin_actions
+    assert not any(action.isEnabled() for action in actions.values())
+    select(panel, {3: (6, 7)})
+    actions["gpu"].trigger()
+    qtbot.waitUntil(lambda: engine_pins(panel, 3) == "aaaaaagg", timeout=PATIENCE)
+    actions["auto"].trigger()
+    qtbot.waitUntil(lambda: engine_pins(panel, 3) == "a" * 8, timeout=PATIENCE)
 
 
-def test_a_started_drag_carries_the_selection_and_can_only_move(make_panel, monkeypatch):
-    panel = make_panel()
-    started = []
-
-    class Drag(view_module.QDrag):
-        def exec(self, actions):
-            started.append((self.mimeData(), actions, self.pixmap().isNull()))
-            return actions
-
-    monkeypatch.setattr(view_module, "QDrag", Drag)
-    cpu = panel.column("CPU").view
-    cpu.startDrag(MOVE)
-    assert started == []
-    cpu.select_layers((0, 3))
-    cpu.startDrag(MOVE)
-    data, actions, blank = started[0]
-    assert panel.column("Vulkan0").view.proxy.dragged(data) == (0, 3)
-    assert actions == MOVE
-    assert not blank
-    assert shown(panel)["CPU"] == (0, 1, 2, 3)
-
-
-def test_alt_and_an_arrow_move_the_selection_and_it_stays_selected(make_panel, qtbot):
-    panel = make_panel()
-    cpu, gpu = panel.column("CPU").view, panel.column("Vulkan0").view
-    cpu.select_layers((0, 2))
-    qtbot.keyClick(cpu, Qt.Key.Key_Left, ALT)
-    assert lanes_of_plan(panel) == {0: "Vulkan0", 1: "CPU", 2: "Vulkan0", 3: "CPU"}
-    assert gpu.selected_layers() == (0, 2)
-    assert cpu.selected_layers() == ()
-    qtbot.keyClick(gpu, Qt.Key.Key_Right, ALT)
-    assert set(lanes_of_plan(panel).values()) == {"CPU"}
-    assert cpu.selected_layers() == (0, 2)
-
-
-def test_alt_and_an_arrow_past_the_last_lane_or_without_a_selection_change_nothing(make_panel, qtbot):
-    panel = make_panel()
-    before = panel._controller.plan
-    cpu = panel.column("CPU").view
-    cpu.clearSelection()
-    qtbot.keyClick(cpu, Qt.Key.Key_Left, ALT)
-    assert panel._controller.plan is before
-    drop(panel, (0,), "Vulkan0")
-    moved = panel._controller.plan
-    qtbot.keyClick(panel.column("Vulkan0").view, Qt.Key.Key_Left, ALT)
-    assert panel._controller.plan is moved
-
-
-def test_an_arrow_alone_moves_the_cursor_and_no_layer(make_panel, qtbot):
-    panel = make_panel()
-    cpu = panel.column("CPU").view
-    cpu.select_layers((0,))
-    qtbot.keyClick(cpu, Qt.Key.Key_Down)
-    assert cpu.selected_layers() == (1,)
-    assert set(lanes_of_plan(panel).values()) == {"CPU"}
-
-
-def menu_of(view):
-    menu = view.context_menu()
-    return {action.text(): action for action in menu.actions() if not action.isSeparator()}
-
-
-def test_the_context_menu_moves_the_selection_to_a_named_lane(make_panel):
-    panel = make_panel()
-    cpu = panel.column("CPU").view
-    cpu.select_layers((1, 3))
-    menu_of(cpu)["Move 2 layers to GPU · Vulkan0"].trigger()
-    assert shown(panel)["Vulkan0"] == (1, 3)
-
-
-def test_the_context_menu_opens_from_mouse_and_keyboard(make_panel, qtbot):
-    panel = make_panel()
-    cpu = panel.column("CPU").view
-    cpu.select_layers((1,))
+def test_the_menu_opens_from_mouse_and_keyboard_and_orders(live_panel, qtbot):
+    panel = live_panel()
+    view = view_of(panel, "CPU")
+    place = view.cell_rect(1, 4).center()
     for reason in (QContextMenuEvent.Reason.Mouse, QContextMenuEvent.Reason.Keyboard):
-        event = QContextMenuEvent(reason, QPoint(10, 10), cpu.mapToGlobal(QPoint(10, 10)))
-        QApplication.sendEvent(cpu.viewport(), event)
-        menu = QApplication.activePopupWidget()
-        assert menu is not None
-        assert any("Move 1 layer to" in action.text() for action in menu.actions())
-        menu.close()
-        qtbot.waitUntil(lambda: QApplication.activePopupWidget() is None)
+        click(panel, "CPU", 1, 4)
+        event = QContextMenuEvent(reason, place, view.viewport().mapToGlobal(place))
+        QApplication.sendEvent(view.viewport(), event)
+        with popup(qtbot) as menu:
+            assert next(iter(entries(menu))).startswith("Layer 1, expert 4 selected")
+            entries(menu)["■ Keep on CPU"].trigger()
+        qtbot.waitUntil(lambda: engine_pins(panel, 1)[4] == "c", timeout=PATIENCE)
+        panel.orders.stack.undo()
+        qtbot.waitUntil(lambda: engine_pins(panel, 1)[4] == "a", timeout=PATIENCE)
 
 
-def test_the_context_menu_selects_a_whole_lane_and_offers_no_move_of_nothing(make_panel):
-    panel = make_panel()
-    cpu = panel.column("CPU").view
-    cpu.clearSelection()
-    moves = [action for text, action in menu_of(cpu).items() if text.startswith("Move")]
-    assert moves
-    assert not any(action.isEnabled() for action in moves)
-    menu_of(cpu)["Select all layers of this lane"].trigger()
-    assert cpu.selected_layers() == (0, 1, 2, 3)
+# ---- refusals and offers -----------------------------------------------------------------------------
 
 
-def test_layers_are_selected_in_one_lane_at_a_time(make_panel):
-    panel = make_panel()
-    drop(panel, (0, 1), "Vulkan0")
-    cpu, gpu = panel.column("CPU").view, panel.column("Vulkan0").view
-    cpu.select_layers((2, 3))
-    assert gpu.selected_layers() == ()
-    gpu.select_layers((0,))
-    assert cpu.selected_layers() == ()
+def test_a_full_layer_says_why_and_its_offers_are_buttons_that_act(live_panel, qtbot):
+    panel = live_panel(pool=8 * MIB)
+    assert drag_cells(panel, "Vulkan0", {0: (0, 1, 2)})
+    assert "Layer 0 has 2 slots" in panel.notice.text
+    assert panel._controller.plan.pins == ()
+    offer(panel, "Grow the pool").click()
+    qtbot.waitUntil(lambda: shown(panel)["Vulkan0"].get(0) == (0, 1, 2), timeout=PATIENCE)
+    assert engine_pool(panel) == 10 * MIB
+    assert panel.notice.text == ""
+    panel.orders.stack.undo()
+    qtbot.waitUntil(lambda: engine_pool(panel) == 8 * MIB and engine_pins(panel, 0) == "a" * 8, timeout=PATIENCE)
 
 
-def test_each_move_can_be_taken_back_and_made_again(make_panel, qtbot):
-    panel = make_panel()
-    plans = [panel._controller.plan]
-    for layer in (0, 1):
-        drop(panel, (layer,), "Vulkan0")
-        plans.append(panel._controller.plan)
-    assert panel.moves.stack.undoText() == "move of 1 layer to Vulkan0"
-    cpu = panel.column("CPU").view
-    cpu.setFocus()
-    panel.activateWindow()
-    qtbot.waitUntil(cpu.hasFocus)
-    qtbot.keyClick(cpu, Qt.Key.Key_Z, Qt.KeyboardModifier.ControlModifier)
-    assert panel._controller.plan == plans[1]
-    assert shown(panel)["Vulkan0"] == (0,)
-    panel.moves.stack.undo()
-    assert panel._controller.plan == plans[0]
-    panel.moves.stack.redo()
-    panel.moves.stack.redo()
-    assert panel._controller.plan == plans[2]
-    assert shown(panel)["Vulkan0"] == (0, 1)
+def test_the_hottest_that_fit_are_kept_by_a_button(live_panel, qtbot):
+    panel = live_panel("--tokens", 30, pool=8 * MIB)
+    answer(qtbot, panel._controller)
+    qtbot.waitUntil(lambda: bool(panel.state.board.routed.any()), timeout=PATIENCE)
+    drag_cells(panel, "Vulkan0", {0: tuple(range(8))})
+    offer(panel, "Keep only the 2 hottest").click()
+    hottest = sorted(range(8), key=lambda expert: -panel.state.board.routed[0, expert])[:2]
+    qtbot.waitUntil(lambda: engine_pins(panel, 0).count("g") == 2, timeout=PATIENCE)
+    assert all(engine_pins(panel, 0)[expert] == "g" for expert in hottest)
 
 
-def test_a_plan_set_by_someone_else_ends_the_history(make_panel):
-    panel = make_panel()
-    drop(panel, (0,), "Vulkan0")
-    assert panel.moves.stack.canUndo()
-    panel._controller.set_plan(panel._controller.propose_plan())
-    assert not panel.moves.stack.canUndo()
+def test_others_become_automatic_by_a_button(live_panel, qtbot):
+    panel = live_panel(pool=8 * MIB)
+    panel.orders.pin({0: (0, 1)}, "gpu")
+    qtbot.waitUntil(lambda: engine_pins(panel, 0) == "ggaaaaaa", timeout=PATIENCE)
+    panel.orders.pin({0: (5,)}, "gpu")
+    offer(panel, "Make 1 other automatic").click()
+    qtbot.waitUntil(lambda: engine_pins(panel, 0)[5] == "g", timeout=PATIENCE)
+    assert engine_pins(panel, 0).count("g") == 2
 
 
-def test_discarding_goes_back_to_the_loaded_plan_and_can_be_undone(loaded_controller, theme, qtbot):
-    controller = loaded_controller()
-    panel = shown_panel(controller, theme, qtbot)
-    assert not panel.moves.discard()
-    loaded = panel._controller.loaded_plan
-    drop(panel, (0, 1), "CPU")
-    edited = panel._controller.plan
-    assert edited != loaded
-    assert panel.footer.discard_button.isVisibleTo(panel)
-    panel.footer.discard_button.click()
-    assert panel._controller.plan == loaded
-    assert not panel.footer.discard_button.isVisibleTo(panel)
-    panel.moves.stack.undo()
-    assert panel._controller.plan == edited
+def test_without_a_pool_a_button_gives_one(live_panel, qtbot):
+    panel = live_panel(pool=0)
+    drag_cells(panel, "Vulkan0", {0: (0,)})
+    assert "There is no pool" in panel.notice.text
+    offer(panel, "Give the pool 16.0 MiB").click()
+    qtbot.waitUntil(lambda: shown(panel)["Vulkan0"].get(0) == (0,), timeout=PATIENCE)
 
 
-def test_a_move_to_the_gpu_of_a_machine_without_one_is_refused_with_the_reason(make_panel, qtbot):
-    panel = make_panel(gpu=False)
-    before = panel._controller.plan
-    assert drop(panel, (0,), ABSENT)
-    assert panel._controller.plan is before
-    assert "No GPU was found." in panel.notice.text
-    cpu = panel.column("CPU").view
-    cpu.select_layers((0,))
-    qtbot.keyClick(cpu, Qt.Key.Key_Left, ALT)
-    assert panel._controller.plan is before
-    assert not any("GPU" in text and action.isEnabled() for text, action in menu_of(cpu).items())
-
-
-def test_what_the_planner_refuses_is_said_in_its_own_words_and_changes_nothing(make_panel):
-    panel = make_panel()
-    before = panel._controller.plan
-    with pytest.raises(AppError) as refusal:
-        panel.moves.planned((0,), "disk")
-    drop(panel, (0,), "disk")
-    assert panel._controller.plan is before
-    assert panel.notice.text == refusal.value.message
-    assert shown(panel)["CPU"] == (0, 1, 2, 3)
-    drop(panel, (0,), "Vulkan0")
+def test_a_notice_is_dismissed_and_goes_with_the_next_order(live_panel):
+    panel = live_panel(pool=8 * MIB)
+    panel.orders.pin({0: (0, 1, 2)}, "gpu")
+    assert panel.notice.text
+    panel.orders.pin({1: (0,)}, "cpu")
     assert panel.notice.text == ""
 
 
-LANES = st.sampled_from(["Vulkan0", "CPU", "disk"])
-STEPS = st.one_of(
-    st.tuples(st.just("drop"), st.frozensets(st.integers(0, 5), min_size=1), LANES),
-    st.tuples(st.just("move"), st.frozensets(st.integers(0, 5)), LANES),
-    st.tuples(st.just("key"), LANES, st.sampled_from([Qt.Key.Key_Left, Qt.Key.Key_Right])),
-    st.tuples(st.sampled_from(["undo", "redo"])),
-)
+def test_what_the_engine_refuses_is_told_and_taken_back(live_panel, qtbot):
+    panel = live_panel("--fail-pins", "bad_usage")
+    select(panel, {0: (1,)})
+    QTest.keyClick(view_of(panel, "CPU"), Qt.Key.Key_G)
+    qtbot.waitUntil(lambda: panel.notice.text == "The script fails this request.", timeout=PATIENCE)
+    assert panel._controller.plan.pins == ()
+    qtbot.waitUntil(lambda: not panel.state.board.pin.any(), timeout=PATIENCE)
 
 
-@pytest.fixture
-def six_layers(make_panel):
-    return make_panel(layers=6)
+def test_an_offer_taken_with_the_keyboard_leaves_it_in_the_lanes(live_panel, qtbot):
+    panel = live_panel(pool=8 * MIB)
+    panel.orders.pin({0: (0, 1, 2)}, "gpu")
+    button = offer(panel, "Grow the pool")
+    button.setFocus()
+    qtbot.waitUntil(button.hasFocus, timeout=PATIENCE)
+    QTest.keyClick(button, Qt.Key.Key_Space)
+    qtbot.waitUntil(view_of(panel, "CPU").hasFocus, timeout=PATIENCE)
+    qtbot.waitUntil(lambda: engine_pool(panel) == 10 * MIB, timeout=PATIENCE)
 
 
-@given(steps=st.lists(STEPS, max_size=12))
-@settings(
-    max_examples=40,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
-def test_no_sequence_of_moves_loses_or_doubles_a_layer(six_layers, steps, qtbot):
-    panel = six_layers
-    panel._controller.set_plan(panel._controller.propose_plan(Wishes(gpu=None)))
-    first = panel._controller.plan
-    for name, *arguments in steps:
-        if name == "drop":
-            here = next(column for column in panel.columns if column.view.proxy.layers())
-            chosen = tuple(sorted(set(here.view.proxy.layers()) & arguments[0]))
-            if chosen:
-                drop(panel, chosen, arguments[1])
-        elif name == "move":
-            panel.moves.move(sorted(arguments[0]), arguments[1])
-        elif name == "key":
-            view = panel.column(arguments[0]).view
-            view.selectAll()
-            qtbot.keyClick(view, arguments[1], ALT)
-        else:
-            getattr(panel.moves.stack, name)()
-        lanes = lanes_of_plan(panel)
-        assert sorted(lanes) == [0, 1, 2, 3, 4, 5]
-        assert sorted(layer for layers in shown(panel).values() for layer in layers) == [0, 1, 2, 3, 4, 5]
-        assert all(lanes[layer] == lane for lane, layers in shown(panel).items() for layer in layers)
-    while panel.moves.stack.canUndo():
-        panel.moves.stack.undo()
-    assert panel._controller.plan == first
+# ---- search and the hottest --------------------------------------------------------------------------
 
 
-def test_the_tooltip_tells_about_the_expert_under_the_pointer(make_panel):
-    panel = make_panel()
-    view = panel.column("CPU").view
-    delegate, index = view.itemDelegate(), view.proxy.index(2, 0)
-    option = QStyleOptionViewItem()
-    view.initViewItemOption(option)
-    option.rect = view.visualRect(index)
-    layout = delegate.row_layout(option, index)
-    inside = layout.strip + QPoint(layout.grid.left_of(5) + 1, 2)
-    assert delegate.tip_at(inside, option, index).startswith("Layer 2, expert 5: ")
-    assert "Drag it to another lane" in delegate.tip_at(QPoint(1, 1), option, index)
+def test_a_search_jumps_to_the_expert_and_selects_it(live_panel, qtbot):
+    panel = live_panel()
+    view_of(panel, "CPU").setFocus()
+    QTest.keyClick(view_of(panel, "CPU"), Qt.Key.Key_F, CTRL)
+    qtbot.waitUntil(panel.toolbar.search.hasFocus, timeout=PATIENCE)
+    QTest.keyClicks(panel.toolbar.search, "layer 2 expert 7")
+    QTest.keyClick(panel.toolbar.search, Qt.Key.Key_Return)
+    assert panel.state.selection.cells() == {2: (7,)}
+    assert view_of(panel, "CPU").current == (2, 7)
+    qtbot.waitUntil(view_of(panel, "CPU").hasFocus, timeout=PATIENCE)
 
 
-def test_the_keys_are_told_where_people_look_for_them(make_panel):
-    view = make_panel().column("CPU").view
-    for text in (view.whatsThis(), view.accessibleDescription()):
-        assert "Alt+Left" in text
-        assert "Ctrl+Z" in text
+def test_a_search_for_a_layer_selects_all_of_it_and_nonsense_is_told(live_panel):
+    panel = live_panel()
+    panel.search("L3")
+    assert panel.state.selection.cells() == {3: tuple(range(8))}
+    panel.search("layer 99")
+    assert "No layer 99" in panel.notice.text
+    panel.search("banana")
+    assert "names no layer and expert" in panel.notice.text
+    assert panel.state.selection.cells() == {3: tuple(range(8))}
+
+
+def test_the_hottest_of_all_layers_or_of_this_one_are_selected(live_panel, qtbot):
+    panel = live_panel("--tokens", 30)
+    panel.toolbar.hottest_button.click()
+    assert "nothing was routed yet" in panel.notice.text
+    answer(qtbot, panel._controller)
+    qtbot.waitUntil(lambda: bool(panel.state.board.routed.any()), timeout=PATIENCE)
+    panel.toolbar.percent.setValue(25)
+    panel.toolbar.hottest_button.click()
+    assert [len(experts) for experts in panel.state.selection.cells().values()] == [2, 2, 2, 2]
+    panel.state.selection.clear()
+    panel.toolbar.scope.setCurrentIndex(1)
+    panel.toolbar.hottest_button.click()
+    assert "Choose an expert of the layer first" in panel.notice.text
+    click(panel, "CPU", 1, next(iter(shown(panel)["CPU"][1])))
+    panel.toolbar.hottest_button.click()
+    assert {layer: len(experts) for layer, experts in panel.state.selection.cells().items()} == {1: 2}
+
+
+# ---- zoom --------------------------------------------------------------------------------------------
+
+
+def test_all_lanes_share_one_zoom_whoever_changes_it(live_panel):
+    panel = live_panel()
+    panel.toolbar.zoom.setValue(panel.toolbar.zoom.maximum())
+    zooms = {box.view.zoom for box in panel.lanes.boxes}
+    assert len(zooms) == 1
+    assert zooms.pop() > 100
+    view_of(panel, "CPU").zoom_by(-1)
+    assert len({box.view.zoom for box in panel.lanes.boxes}) == 1
+    assert panel.toolbar.zoom.value() < panel.toolbar.zoom.maximum()
+    QTest.keyClick(view_of(panel, "CPU"), Qt.Key.Key_0)
+    assert {box.view.zoom for box in panel.lanes.boxes} == {0.0}
+    assert panel.toolbar.zoom.value() == 0
+
+
+def test_zooming_from_the_toolbar_keeps_what_is_selected_in_sight(live_panel):
+    panel = live_panel()
+    panel.search("3/7")
+    panel.toolbar.zoom.setValue(panel.toolbar.zoom.maximum())
+    view = view_of(panel, "CPU")
+    assert view.viewport().rect().intersects(view.cell_rect(3, 7))
+
+
+# ---- history -----------------------------------------------------------------------------------------
+
+
+def test_keys_undo_and_redo_from_wherever_the_keyboard_is_in_the_dock(live_panel, qtbot):
+    panel = live_panel()
+    view = view_of(panel, "CPU")
+    view.setFocus()
+    qtbot.waitUntil(view.hasFocus, timeout=PATIENCE)
+    panel.orders.pin({0: (1,)}, "cpu")
+    assert panel.toolbar.undo_action.text() == "Undo keeping 1 expert on the CPU"
+    QTest.keyClick(view, Qt.Key.Key_Z, CTRL)
+    assert panel._controller.plan.pins == ()
+    QTest.keyClick(view, Qt.Key.Key_Z, CTRL | SHIFT)
+    assert pins_of(panel._controller.plan) == {(0, 1): "cpu"}
+
+
+def test_discarding_goes_back_to_the_loaded_plan_and_can_be_undone(live_panel):
+    panel = live_panel()
+    drag_layers(panel, "Vulkan0", (0, 1))
+    edited = panel._controller.plan
+    assert panel.footer.discard_button.isVisibleTo(panel)
+    panel.footer.discard_button.click()
+    assert panel._controller.plan == panel._controller.loaded_plan
+    assert not panel.footer.discard_button.isVisibleTo(panel)
+    panel.orders.stack.undo()
+    assert panel._controller.plan == edited
+
+
+# ---- the table of a layer ----------------------------------------------------------------------------
+
+
+def test_enter_shows_the_layer_as_a_table_whose_orders_undo_too(live_panel, qtbot):
+    panel = live_panel()
+    click(panel, "CPU", 2, 0)
+    view = view_of(panel, "CPU")
+    QTest.keyClick(view, Qt.Key.Key_Return)
+    page = panel.experts_page
+    assert page.layer == 2
+    qtbot.waitUntil(page.table.hasFocus, timeout=PATIENCE)
+    page.table.selectAll()
+    page.buttons["cpu"].click()
+    qtbot.waitUntil(lambda: engine_pins(panel, 2) == "c" * 8, timeout=PATIENCE)
+    assert "8 kept on the CPU by you" in page.text
+    panel.orders.stack.undo()
+    qtbot.waitUntil(lambda: engine_pins(panel, 2) == "a" * 8, timeout=PATIENCE)
+    QTest.keyClick(page.table, Qt.Key.Key_Escape)
+    assert not page.isVisibleTo(panel)
+    qtbot.waitUntil(view.hasFocus, timeout=PATIENCE)
+    assert view.current == (2, 0)
+
+
+def test_a_layer_whose_experts_are_not_told_says_why(loaded_controller, theme, qtbot):
+    panel = show(loaded_controller(), theme, qtbot)
+    told = seen(panel.orders.refused)
+    panel.open_experts(0)
+    assert panel.notice.text.startswith("Layer 0 was loaded on Vulkan0 as a whole")
+    panel.open_experts(None)
+    assert "Choose an expert" in panel.notice.text
+    assert told == []
+
+
+def test_the_table_goes_with_the_engine(live_panel, qtbot):
+    panel = live_panel("--crash-after", 2)
+    panel.open_experts(0)
+    with qtbot.waitSignal(panel._controller.failed, timeout=PATIENCE):
+        panel._controller.ask("Die")
+    assert not panel.experts_page.isVisibleTo(panel)
+    assert panel.lanes.isVisibleTo(panel)
+    panel.open_experts(0)
+    assert panel.notice.text.startswith("Load the model first")

@@ -2,21 +2,18 @@
 
 import msgspec
 import pytest
-from PySide6.QtCore import QPoint, QPointF, Qt
-from PySide6.QtGui import QDragEnterEvent, QDropEvent
-from PySide6.QtWidgets import QApplication, QMainWindow
+from controller_driver import PATIENCE, answer
+from lanes_driver import MIB, drag_cells, header_of, layers_in, load_on_cpu, show, shown, view_of
+from PySide6.QtCore import QPoint, Qt
+from PySide6.QtWidgets import QMainWindow
 
 from app.hardware.facts import Ram
 from app.placement.memory import predicted_use
-from app.placement.planner import Wishes, with_lanes
 from app.ui.lanes.dock import LanesDock
-from app.ui.lanes.heat import LayerHeat
 from app.ui.lanes.lane_info import ABSENT
-from app.ui.lanes.model import HEAT, UNCOUNTED
 from app.ui.lanes.panel import LanesPanel
+from app.ui.orders import Orders
 from app.ui.words import in_bytes
-
-MIB = 1024**2
 
 
 @pytest.fixture
@@ -28,31 +25,30 @@ def make_dock(theme, qtbot):
         window = QMainWindow()
         windows.append(window)
         qtbot.addWidget(window)
-        dock = LanesDock(controller, theme, window)
+        dock = LanesDock(controller, theme, parent=window)
         window.addDockWidget(Qt.DockWidgetArea.BottomDockWidgetArea, dock)
         window.resize(1100, 700)
         window.show()
         qtbot.waitUntil(dock.content.isVisible)
+        dock.content.state.refresh()
         return dock
 
     return make
 
 
-def on_cpu(controller, qtbot):
-    """Load the controller's model with every layer on the CPU."""
-    controller.set_plan(controller.propose_plan(Wishes(gpu=None)))
-    with qtbot.waitSignal(controller.loaded, timeout=10000):
-        controller.load()
+def on_cpu(controller, qtbot, **keywords):
+    """Load the controller's model with every layer on the CPU lane."""
+    load_on_cpu(controller, qtbot, **keywords)
     return controller
 
 
-def answer(controller, qtbot):
-    with qtbot.waitSignal(controller.finished, timeout=10000):
-        controller.ask("What is an expert?")
+def counted(panel):
+    """Which layers the engine counts routings of."""
+    return [bool(row) for row in panel.state.board.counted]
 
 
-def heats(panel):
-    return [panel.layers.index(row).data(HEAT) for row in range(panel.layers.rowCount())]
+def routed(panel):
+    return int(panel.state.board.routed.sum())
 
 
 def test_a_hidden_dock_makes_nothing(make_controller, theme, qtbot):
@@ -62,35 +58,54 @@ def test_a_hidden_dock_makes_nothing(make_controller, theme, qtbot):
     assert isinstance(dock.content, LanesPanel)
 
 
+def test_the_dock_shares_the_windows_history(make_controller, theme, qtbot):
+    controller = make_controller()
+    orders = Orders(controller, controller)
+    dock = LanesDock(controller, theme, orders)
+    qtbot.addWidget(dock)
+    assert dock.content.orders is orders
+    assert dock.content.toolbar.undo_action.shortcuts() == []  # the window has the keys
+
+
 def test_without_a_model_the_dock_says_what_to_do(make_controller, make_dock):
     panel = make_dock(make_controller()).content
     assert "Choose a model" in panel._empty.text()
     assert panel._empty.isVisibleTo(panel)
     assert not panel.footer.isVisibleTo(panel)
+    assert not panel.toolbar.isVisibleTo(panel)
 
 
 def test_a_dense_model_is_said_to_have_no_experts(make_controller, make_dock, make_facts, qtbot):
     dense = make_facts(name="Dense 1B", moe_layers=(), expert_count=0, expert_bytes={})
     controller = make_controller(facts=dense)
     panel = make_dock(controller).content
-    with qtbot.waitSignal(controller.model_changed, timeout=10000):
+    with qtbot.waitSignal(controller.model_changed, timeout=PATIENCE):
         controller.choose_model("model.gguf")
     assert "Dense 1B is a dense model" in panel._empty.text()
 
 
-def test_every_lane_tells_its_layers_bytes_and_predicted_memory(loaded_controller, make_dock, qtbot):
+def test_every_lane_tells_its_experts_bytes_and_predicted_memory(loaded_controller, make_dock, qtbot):
     controller = on_cpu(loaded_controller(), qtbot)
     panel = make_dock(controller).content
-    cpu = panel.column("CPU").header.text
-    assert "4 layers · 32.0 MiB" in cpu
+    cpu = header_of(panel, "CPU").text
+    assert "32 experts · 32.0 MiB" in cpu
     assert f"Predicted {in_bytes(predicted_use(controller.plan, 'CPU'))} of 11.0 GiB free" in cpu
-    assert "no layers" in panel.column("Vulkan0").header.text
-    assert "no layers" in panel.column("disk").header.text
+    assert "no experts" in header_of(panel, "Vulkan0").text
+    assert "no experts" in header_of(panel, "disk").text
+    assert "4 layers" in header_of(panel, "CPU")._contents.toolTip()
+
+
+def test_experts_in_the_pool_are_counted_in_its_lane(loaded_controller, make_dock, qtbot):
+    controller = on_cpu(loaded_controller("--tokens", 20), qtbot, pool=8 * MIB)
+    panel = make_dock(controller).content
+    answer(qtbot, controller)
+    qtbot.waitUntil(lambda: "8 experts · 8.0 MiB" in header_of(panel, "Vulkan0").text, timeout=PATIENCE)
+    assert "24 experts · 24.0 MiB" in header_of(panel, "CPU").text
 
 
 def test_without_a_gpu_its_lane_is_there_and_explains_itself(loaded_controller, make_dock):
     panel = make_dock(loaded_controller("--no-gpu")).content
-    header = panel.column(ABSENT).header.text
+    header = header_of(panel, ABSENT).text
     assert "No GPU was found." in header
     assert "CPU + Vulkan" in header
     assert "Predicted" not in header
@@ -105,14 +120,14 @@ def test_what_does_not_fit_is_shown_at_once_in_words_and_is_not_forbidden(
         loaded_controller(facts=make_facts(layers=6, expert_mib=200), machine=make_machine(gpus=(small,))), qtbot
     )
     panel = make_dock(controller).content
-    header = panel.column("Vulkan0").header
+    header = header_of(panel, "Vulkan0")
     assert header._memory.property("role") == "small"
-    assert panel.moves.move((0, 1, 2), "Vulkan0")
+    assert panel.orders.move_layers((0, 1, 2), "Vulkan0")
     assert controller.plan.expert_lanes[0] == "Vulkan0"
     assert header._memory.property("role") == "warning"
     assert header._memory.text() in panel.footer.text
     assert panel.footer.apply_button.isVisibleTo(panel)
-    panel.moves.stack.undo()
+    panel.orders.stack.undo()
     assert header._memory.property("role") == "small"
 
 
@@ -122,14 +137,14 @@ def test_layers_that_main_memory_has_no_room_for_are_told_where_they_went(
     short = make_machine(ram=Ram(total_bytes=8192 * MIB, available_bytes=2600 * MIB))
     controller = loaded_controller(facts=make_facts(layers=4, expert_mib=100), machine=short)
     panel = make_dock(controller).content
-    assert panel.column("Vulkan0").view.proxy.layers() == (0, 1, 2, 3)
-    panel.moves.move((0, 1, 2, 3), "CPU")
-    cpu, disk = panel.column("CPU").view, panel.column("disk").view
-    assert cpu.proxy.layers() + disk.proxy.layers() == (0, 1, 2, 3)
-    assert disk.proxy.rowCount() > 0
+    panel.orders.move_layers((0, 1, 2, 3), "Vulkan0")
+    panel.orders.move_layers((0, 1, 2, 3), "CPU")
+    panel.state.refresh()
+    assert layers_in(panel, "CPU") + layers_in(panel, "disk") == (0, 1, 2, 3)
+    assert layers_in(panel, "disk")
     assert panel.notice.text.startswith("Main memory has no room for")
     before = controller.plan
-    panel.moves.move(disk.proxy.layers(), "CPU")
+    panel.orders.move_layers(layers_in(panel, "disk"), "CPU")
     assert controller.plan is before
     assert panel.notice.text.startswith("Main memory has no room for")
     assert "disk lane" in panel.notice.text
@@ -141,36 +156,36 @@ def test_the_footer_tells_changes_and_memory_before_and_after(loaded_controller,
     assert panel.footer.text.startswith("This plan is loaded.")
     assert not panel.footer.apply_button.isVisibleTo(panel)
     before = predicted_use(controller.plan, "CPU")
-    panel.moves.move((0, 2), "Vulkan0")
+    panel.orders.move_layers((0, 2), "Vulkan0")
     assert panel.footer.text.startswith("2 layers change lane: 0, 2 from CPU to Vulkan0")
     after = predicted_use(controller.plan, "CPU")
     assert f"CPU {in_bytes(before)} → {in_bytes(after)}" in panel.footer.text
     assert panel.footer.apply_button.isVisibleTo(panel)
+    assert panel.footer.apply_button.text() == "Apply (reload ≈ 1.40 s)"  # as the script's load took
 
 
-def test_applying_reloads_with_the_edited_plan_and_the_gpu_rows_turn_uncounted(loaded_controller, make_dock, qtbot):
+def test_applying_reloads_with_the_edited_plan_and_the_gpu_rows_are_uncounted(loaded_controller, make_dock, qtbot):
     controller = on_cpu(loaded_controller(), qtbot)
     panel = make_dock(controller).content
-    panel.moves.move((1,), "Vulkan0")
+    panel.orders.move_layers((1,), "Vulkan0")
     edited = controller.plan
-    with qtbot.waitSignal(controller.loaded, timeout=10000):
+    with qtbot.waitSignal(controller.loaded, timeout=PATIENCE):
         panel.footer.apply_button.click()
     assert controller.loaded_plan == edited
     assert panel.footer.text.startswith("This plan is loaded.")
-    assert panel.layers.layer_row(1).data(UNCOUNTED) == "not counted on the GPU"
-    answer(controller, qtbot)
-    qtbot.waitUntil(lambda: heats(panel)[0] is not None)
-    assert heats(panel)[1] is None
+    qtbot.waitUntil(lambda: counted(panel) == [True, False, True, True], timeout=PATIENCE)
+    view = view_of(panel, "Vulkan0")
+    assert "routings are not counted" in view.tip_at(view.cell_rect(1, 0).center())
 
 
 def test_loading_shows_progress_and_what_is_moved_meanwhile_is_told_after_it(loaded_controller, make_dock, qtbot):
     controller = loaded_controller("--load-ms", 300)
     panel = make_dock(controller).content
-    with qtbot.waitSignal(controller.load_progress, timeout=10000):
+    with qtbot.waitSignal(controller.load_progress, timeout=PATIENCE):
         panel.footer.apply_wanted.emit()
     assert "Loading the model" in panel.footer.text
     assert panel.footer.cancel_button.isVisibleTo(panel)
-    panel.moves.move((0,), "CPU")
+    panel.orders.move_layers((0,), "CPU")
     assert not panel.footer.apply_button.isVisibleTo(panel)
     qtbot.waitUntil(lambda: controller.state == "ready")
     assert not panel.footer.cancel_button.isVisibleTo(panel)
@@ -181,13 +196,13 @@ def test_loading_shows_progress_and_what_is_moved_meanwhile_is_told_after_it(loa
 def test_a_cancelled_load_leaves_the_plan_ready_to_be_loaded(make_controller, make_dock, qtbot):
     controller = make_controller("--hold-load")
     panel = make_dock(controller).content
-    with qtbot.waitSignals([controller.machine_changed, controller.model_changed], timeout=10000):
+    with qtbot.waitSignals([controller.machine_changed, controller.model_changed], timeout=PATIENCE):
         controller.probe()
         controller.choose_model("model.gguf")
     controller.set_plan(controller.propose_plan())
     assert panel.footer.apply_button.text() == "Load the model"
     assert panel.footer.apply_button.isVisibleTo(panel)
-    with qtbot.waitSignal(controller.load_progress, timeout=10000):
+    with qtbot.waitSignal(controller.load_progress, timeout=PATIENCE):
         panel.footer.apply_button.click()
     panel.footer.cancel_button.click()
     qtbot.waitUntil(lambda: controller.state == "empty")
@@ -198,61 +213,61 @@ def test_a_cancelled_load_leaves_the_plan_ready_to_be_loaded(make_controller, ma
 def test_heat_appears_after_an_answer_and_the_legend_tells_its_scale(loaded_controller, make_dock, qtbot):
     controller = on_cpu(loaded_controller("--tokens", 30), qtbot)
     panel = make_dock(controller).content
-    qtbot.waitUntil(lambda: heats(panel)[0] is not None)
+    qtbot.waitUntil(lambda: counted(panel) == [True] * 4, timeout=PATIENCE)
     assert "ask something" in panel.legend.text
-    answer(controller, qtbot)
-    qtbot.waitUntil(lambda: heats(panel)[0].total > 0)
-    assert all(isinstance(heat, LayerHeat) for heat in heats(panel))
-    assert "even share, 13 %" in panel.legend.text
+    answer(qtbot, controller)
+    qtbot.waitUntil(lambda: "even share, 13 %" in panel.legend.text, timeout=PATIENCE)
+    for words in ("▲: you keep this expert on the GPU", "■: you keep this expert on the CPU", "column for each GPU"):
+        assert words in panel.legend.text
 
 
 def test_the_cache_is_watched_only_while_the_dock_is_seen(loaded_controller, make_dock, qtbot):
     controller = on_cpu(loaded_controller("--hold-after", 3), qtbot)
     dock = make_dock(controller)
-    qtbot.waitUntil(lambda: heats(dock.content)[0] is not None)
-    with qtbot.waitSignal(controller.answer_started, timeout=10000):
+    qtbot.waitUntil(lambda: counted(dock.content) == [True] * 4, timeout=PATIENCE)
+    with qtbot.waitSignal(controller.answer_started, timeout=PATIENCE):
         controller.ask("Go on")
     assert controller.cache.polling
     dock.hide()
     assert not controller.cache.polling
+    before = routed(dock.content)
     qtbot.waitUntil(lambda: controller.conversation.messages()[-1].content == "Word 1 2")
-    with qtbot.waitSignal(controller.finished, timeout=10000):
+    with qtbot.waitSignal(controller.finished, timeout=PATIENCE):
         controller.stop()
-    assert heats(dock.content)[0].total == 0
+    assert routed(dock.content) == before
     dock.show()
-    qtbot.waitUntil(lambda: heats(dock.content)[0].total > 0)
+    qtbot.waitUntil(lambda: routed(dock.content) > before, timeout=PATIENCE)
 
 
 def test_heat_goes_with_the_engine_and_starts_again_after_a_load(loaded_controller, make_dock, qtbot, tmp_path):
     controller = on_cpu(loaded_controller("--crash-after", 5, "--crash-once", tmp_path / "crashed"), qtbot)
     panel = make_dock(controller).content
-    qtbot.waitUntil(lambda: heats(panel)[0] is not None)
-    with qtbot.waitSignal(controller.failed, timeout=10000):
+    qtbot.waitUntil(lambda: counted(panel) == [True] * 4, timeout=PATIENCE)
+    with qtbot.waitSignal(controller.failed, timeout=PATIENCE):
         controller.ask("Die")
-    assert heats(panel) == [None] * 4
+    qtbot.waitUntil(lambda: counted(panel) == [False] * 4, timeout=PATIENCE)
     assert panel.footer.text.startswith("Scripted MoE is not loaded.")
-    with qtbot.waitSignal(controller.loaded, timeout=10000):
+    with qtbot.waitSignal(controller.loaded, timeout=PATIENCE):
         panel.footer.apply_button.click()
-    answer(controller, qtbot)
-    qtbot.waitUntil(lambda: heats(panel)[0] is not None and heats(panel)[0].total > 0)
+    answer(qtbot, controller)
+    qtbot.waitUntil(lambda: routed(panel) > 0, timeout=PATIENCE)
 
 
 def test_a_model_that_is_chosen_beside_the_loaded_one_shows_no_heat_of_it(
     loaded_controller, make_dock, make_facts, qtbot
 ):
-    controller = loaded_controller()
+    controller = on_cpu(loaded_controller(), qtbot)
     panel = make_dock(controller).content
-    assert panel.layers.layer_row(0).data(UNCOUNTED) == "not counted on the GPU"
+    qtbot.waitUntil(lambda: counted(panel) == [True] * 4, timeout=PATIENCE)
     controller._set_facts(make_facts(name="Another", layers=3))
     assert "Another has no plan yet." in panel._empty.text()
     controller.set_plan(controller.propose_plan())
-    assert panel.layers.rowCount() == 3
-    assert heats(panel) == [None] * 3
-    assert panel.layers.layer_row(0).data(UNCOUNTED) == ""
+    panel.state.refresh()
+    assert counted(panel) == [False] * 3
     assert panel.footer.text.startswith("Another is not loaded.")
     controller.return_to_loaded()
     assert panel.footer.text.startswith("This plan is loaded.")
-    qtbot.waitUntil(lambda: panel.layers.rowCount() == 4)
+    qtbot.waitUntil(lambda: counted(panel) == [True] * 4, timeout=PATIENCE)
 
 
 def test_why_nothing_is_counted_is_told(loaded_controller, make_dock):
@@ -268,118 +283,88 @@ def test_what_was_loaded_otherwise_than_planned_is_told(loaded_controller, make_
 def test_what_the_engine_allocated_stands_beside_the_prediction(loaded_controller, make_dock, qtbot):
     controller = on_cpu(loaded_controller(), qtbot)
     panel = make_dock(controller).content
-    breakdown = panel.column("CPU").header._memory.toolTip()
+    breakdown = header_of(panel, "CPU")._memory.toolTip()
     assert "experts: 32.0 MiB" in breakdown
     assert "The engine reports" in breakdown
-    panel.moves.move((0,), "Vulkan0")
-    assert "The engine reports" not in panel.column("CPU").header._memory.toolTip()
+    panel.orders.move_layers((0,), "Vulkan0")
+    assert "The engine reports" not in header_of(panel, "CPU")._memory.toolTip()
 
 
-def test_layers_of_a_gpu_that_is_gone_are_seen_and_can_be_moved_away(loaded_controller, make_dock, make_machine, qtbot):
+def test_layers_of_a_gpu_that_is_gone_are_seen_and_can_be_moved_away(loaded_controller, make_dock, qtbot):
     controller = loaded_controller("--no-gpu")
     panel = make_dock(controller).content
     lanes = dict.fromkeys(controller.plan.expert_lanes, "Vulkan0")
     controller.set_plan(msgspec.structs.replace(controller.plan, expert_lanes=lanes))
-    assert panel.column("Vulkan0").view.proxy.layers() == (0, 1, 2, 3)
-    assert "did not find" in panel.column("Vulkan0").header.text
-    panel.moves.move((0, 1, 2, 3), "CPU")
-    assert panel.column("CPU").view.proxy.layers() == (0, 1, 2, 3)
-    assert panel.columns[0].info.key == ABSENT
+    panel.state.refresh()
+    assert layers_in(panel, "Vulkan0") == (0, 1, 2, 3)
+    assert "did not find" in header_of(panel, "Vulkan0").text
+    panel.orders.move_layers((0, 1, 2, 3), "CPU")
+    panel.state.refresh()
+    assert layers_in(panel, "CPU") == (0, 1, 2, 3)
+    assert panel.lanes.boxes[0].info.key == ABSENT
 
 
 def test_lanes_stand_side_by_side_where_there_is_room_and_are_stacked_where_not(loaded_controller, theme, qtbot):
-    panel = LanesPanel(loaded_controller(), theme)
-    qtbot.addWidget(panel)
-    panel.show()
-    first, second = panel.columns[:2]
+    panel = show(loaded_controller(), theme, qtbot, (1000, 700))
+    first, second, disk = panel.lanes.boxes
     corner = QPoint(0, 0)
-    panel.resize(1000, 700)
     qtbot.waitUntil(lambda: second.mapTo(panel, corner).x() > first.mapTo(panel, corner).x())
     assert second.mapTo(panel, corner).y() == first.mapTo(panel, corner).y()
-    assert panel.column("disk").view.isVisibleTo(panel)
-    panel.resize(440, 900)
+    panel.resize(420, 900)
     qtbot.waitUntil(lambda: second.mapTo(panel, corner).y() > first.mapTo(panel, corner).y())
     assert second.mapTo(panel, corner).x() == first.mapTo(panel, corner).x()
-    assert not panel.column("disk").view.isVisibleTo(panel)
+    assert panel.width() == 420
+    assert disk.view.isHidden()  # empty, and it takes no drops
 
 
-def test_an_empty_stacked_lane_takes_a_drop_on_its_header_and_opens(loaded_controller, theme, qtbot):
-    controller = on_cpu(loaded_controller(), qtbot)
-    panel = LanesPanel(controller, theme)
-    qtbot.addWidget(panel)
-    panel.resize(440, 900)
-    panel.show()
-    gpu, cpu = panel.column("Vulkan0"), panel.column("CPU").view
-    qtbot.waitUntil(lambda: not gpu.view.isVisibleTo(panel))
-    data = cpu.proxy.mimeData([cpu.proxy.index(0, 0)])
-    action, button, keys = Qt.DropAction.MoveAction, Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier
-    QApplication.sendEvent(gpu, QDragEnterEvent(QPoint(4, 4), action, data, button, keys))
-    QApplication.sendEvent(gpu, QDropEvent(QPointF(4, 4), action, data, button, keys))
-    qtbot.waitUntil(lambda: gpu.view.proxy.layers() == (0,))
-    assert gpu.view.isVisibleTo(panel)
+def test_an_empty_stacked_lane_keeps_a_strip_that_takes_drops(loaded_controller, theme, qtbot):
+    panel = show(on_cpu(loaded_controller(), qtbot, pool=16 * MIB), theme, qtbot, (420, 900))
+    gpu = view_of(panel, "Vulkan0")
+    qtbot.waitUntil(lambda: 0 < gpu.height() < view_of(panel, "CPU").height(), timeout=PATIENCE)
+    low = gpu.height()
+    assert drag_cells(panel, "Vulkan0", {0: (1,)})
+    qtbot.waitUntil(lambda: gpu.height() > low, timeout=PATIENCE)
 
 
-def test_a_row_is_as_high_as_its_strip_needs_at_the_width_it_has(loaded_controller, theme, make_facts, qtbot):
-    controller = on_cpu(loaded_controller("--experts", 128, facts=make_facts(experts=128)), qtbot)
-    panel = LanesPanel(controller, theme)
-    qtbot.addWidget(panel)
-    panel.show()
-    view = panel.column("CPU").view
-    heights = {}
-    for width in (2600, 1000):
-        panel.resize(width, 700)
-        qtbot.waitUntil(
-            lambda width=width: panel.width() == width and view.visualRect(view.proxy.index(0, 0)).isValid()
-        )
-        qtbot.waitUntil(lambda: view.visualRect(view.proxy.index(0, 0)).width() == view.viewport().width())
-        heights[width] = view.visualRect(view.proxy.index(0, 0)).height()
-    assert heights[1000] > heights[2600]
+@pytest.mark.parametrize("size", [(420, 480), (420, 900), (1200, 700)])
+def test_nothing_is_cut_off_at_the_sides_of_a_narrow_or_a_wide_dock(loaded_controller, theme, qtbot, size):
+    panel = show(on_cpu(loaded_controller(), qtbot), theme, qtbot, size)
+    panel.orders.pin({0: (0,)}, "gpu")
+    assert panel.notice.isVisibleTo(panel)
+    assert panel.minimumSizeHint().width() <= 420
+    for part in (panel.toolbar.search, panel.toolbar.zoom, panel.toolbar.profiles_button, *panel.notice.buttons):
+        right = part.mapTo(panel, QPoint(part.width(), 0)).x()
+        assert 0 < right <= panel.width()
 
 
 def test_a_look_that_changes_repaints_lanes_legend_and_bars(loaded_controller, make_dock, theme, qtbot):
     controller = on_cpu(loaded_controller("--tokens", 30), qtbot)
     panel = make_dock(controller).content
-    answer(controller, qtbot)
-    qtbot.waitUntil(lambda: heats(panel)[0] is not None and heats(panel)[0].total > 0)
-    parts = (panel.column("CPU").view.viewport(), panel.legend, panel.column("CPU").header._bar)
+    answer(qtbot, controller)
+    qtbot.waitUntil(lambda: routed(panel) > 0, timeout=PATIENCE)
+    header = header_of(panel, "CPU")
+    parts = (view_of(panel, "CPU").viewport(), panel.legend, header._bar, header_of(panel, "Vulkan0").budget)
     light = [part.grab().toImage() for part in parts]
     theme.force("dark")
     dark = [part.grab().toImage() for part in parts]
     assert all(before != after for before, after in zip(light, dark, strict=True))
 
 
-def test_uncounted_rows_look_unlike_cold_ones(loaded_controller, make_dock, qtbot):
-    controller = on_cpu(loaded_controller(), qtbot)
-    controller.set_plan(with_lanes(controller.plan, controller.facts, controller.machine, (0,), "Vulkan0"))
-    with qtbot.waitSignal(controller.loaded, timeout=10000):
-        controller.load()
-    panel = make_dock(controller).content
-    qtbot.waitUntil(lambda: heats(panel)[1] is not None)
-    assert heats(panel)[1].total == 0
-    hatched = panel.column("Vulkan0").view.viewport().grab().toImage()
-    cold = panel.column("CPU").view.viewport().grab().toImage()
-    colors = panel._theme.colors
-    assert seen(cold, colors.heat[0].rgb())
-    assert not seen(hatched, colors.heat[0].rgb())
-
-
-def seen(image, color):
-    return any(image.pixel(x, y) == color for y in range(0, 30) for x in range(image.width()))
-
-
-def test_parts_have_names_for_screen_readers(loaded_controller, make_dock):
-    dock = make_dock(loaded_controller())
-    panel = dock.content
-    assert dock.accessibleName()
-    assert panel.accessibleName()
-    for column in panel.columns:
-        assert column.view.accessibleName()
-        assert column.header.accessibleName()
-    assert panel.legend.accessibleName()
-
-
-def test_free_memory_follows_a_new_probe(loaded_controller, make_dock, make_machine):
+def test_free_memory_follows_a_new_probe_and_the_views_stay(loaded_controller, make_dock, make_machine):
     controller = loaded_controller()
     panel = make_dock(controller).content
+    view = view_of(panel, "CPU")
     controller._set_machine(make_machine(ram=Ram(total_bytes=8192 * MIB, available_bytes=2048 * MIB)))
-    assert "of 2.0 GiB free" in panel.column("CPU").header.text
+    panel.state.refresh()
+    assert "of 2.0 GiB free" in header_of(panel, "CPU").text
+    assert view_of(panel, "CPU") is view
+
+
+def test_what_others_order_is_shown_here(loaded_controller, theme, qtbot):
+    controller = on_cpu(loaded_controller(), qtbot, pool=16 * MIB)
+    orders = Orders(controller, controller)
+    panel = show(controller, theme, qtbot, orders=orders)
+    orders.pin({2: (1,)}, "gpu")
+    qtbot.waitUntil(lambda: shown(panel)["Vulkan0"].get(2) == (1,), timeout=PATIENCE)
+    assert not orders.to_lane({2: (1,)}, "disk")
+    assert "follows from main memory" in panel.notice.text

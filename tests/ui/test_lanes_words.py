@@ -2,12 +2,10 @@
 
 import msgspec
 import pytest
-from ui_factories import make_experts
 
 from app.hardware.facts import GpuKind
 from app.placement.plan import MemoryPart, Plan
 from app.ui.lanes import words
-from app.ui.lanes.heat import heat_map
 from app.ui.lanes.lane_info import ABSENT, CPU, DISK, GPU, lanes_of
 from app.ui.machine_words import why_no_gpu
 
@@ -78,19 +76,6 @@ def test_memory_is_told_before_and_after_only_where_it_changes():
 )
 def test_a_small_share_is_never_rounded_to_zero(share, text):
     assert words.percent(share) == text
-
-
-def test_an_expert_is_told_with_its_count_share_size_and_lane():
-    heat = heat_map({12: make_experts((688, 312, 0))}).layers[12]
-    common = {"layer": 12, "size": 2 * 1024**2, "lane": "CPU"}
-    assert words.expert_text(expert=1, heat=heat, uncounted="", **common) == (
-        f"Layer 12, expert 1: routed 312 times, 31 % of this layer, {words.in_bytes(2 * 1024**2)}, CPU lane"
-    )
-    assert "routed 0 times, 0 %" in words.expert_text(expert=2, heat=heat, uncounted="", **common)
-    unknown = words.expert_text(expert=1, heat=None, uncounted="", **common)
-    assert "no routing counted yet" in unknown
-    on_gpu = words.expert_text(expert=1, heat=None, uncounted="not counted on the GPU", **common)
-    assert "not counted on the GPU" in on_gpu
 
 
 def test_every_gpu_has_a_lane_and_the_disk_comes_last(make_machine):

@@ -1,62 +1,20 @@
-"""The window around wizard and chat: pages, menus, the line of truth, layout kept, a clean end."""
+"""The window around wizard and chat: pages, menus, the line of truth."""
 
 from pathlib import Path
 
+import msgspec
 import pytest
-from PySide6.QtCore import Qt, QUrl, Signal
+from PySide6.QtCore import Qt, QUrl
 from PySide6.QtGui import QDesktopServices
-from PySide6.QtWidgets import QDialog, QDockWidget, QFileDialog, QLabel, QMenu, QMessageBox, QWidget
+from PySide6.QtWidgets import QDialog, QDockWidget, QFileDialog, QMenu, QMessageBox
+from window_driver import ask, chat_with_docks
 
 from app.engine.protocol import LogLine
 from app.errors import AppError, ErrorCode
 from app.library.folders import log_folder
-from app.ui.chat.page import ChatPage
 from app.ui.controller import EMPTY, READY
-from app.ui.lazy_dock import LazyDock
-from app.ui.main_window import FRAME_HEIGHT, MainWindow, about_text, build_window
-from app.ui.settings import LAST_MODEL, Settings
-from app.ui.truth_line import memory_in_words
-
-
-class PlainWizard(QWidget):
-    finished = Signal()
-
-
-@pytest.fixture
-def settings(qapp, home):
-    return Settings(home / "settings.json")
-
-
-@pytest.fixture
-def make_window(qtbot, theme, settings):
-    """`make_window(controller, docks=0) -> MainWindow` with a wizard that is only a signal."""
-
-    def make(controller, docks=0):
-        made_docks = []
-        for number in range(docks):
-            dock = QDockWidget(f"Dock {number}")
-            dock.setObjectName(f"dock{number}")
-            dock.setWidget(QLabel("contents"))
-            made_docks.append(dock)
-        window = MainWindow(controller, theme, settings, PlainWizard(), made_docks)
-        qtbot.addWidget(window)
-        window.show()
-        qtbot.waitExposed(window)
-        return window
-
-    return make
-
-
-def chat_with_docks(qtbot, window, *, visible):
-    """Show the chat and wait for its docks, which come one by one."""
-    window.show_chat()
-    qtbot.waitUntil(lambda: [dock.isVisible() for dock in window.findChildren(QDockWidget)] == visible, timeout=10000)
-
-
-def ask(qtbot, window, controller, text="Hello?"):
-    with qtbot.waitSignal(controller.finished, timeout=10000):
-        window.chat.ask(text)
-
+from app.ui.main_window import NARROW_WIDTH, about_text
+from app.ui.truth_words import memory_in_words
 
 # ---- pages and menus -------------------------------------------------------------------------------
 
@@ -250,6 +208,49 @@ def test_no_two_menu_entries_share_a_shortcut(make_controller, make_window):
     assert len(shortcuts) == len(set(shortcuts)) >= 7
 
 
+def test_the_edit_menu_takes_back_what_was_done_by_hand(loaded_controller, make_window, qtbot):
+    controller = loaded_controller()
+    window = make_window(controller)
+    window.show_chat()
+    assert not window.undo_action.isEnabled()
+    plan = controller.plan
+    window._orders.edit_plan(msgspec.structs.replace(plan, threads=1), "one thread")
+    assert window.undo_action.isEnabled()
+    window.activateWindow()
+    qtbot.waitUntil(window.isActiveWindow)
+    window.setFocus()
+    qtbot.keyClick(window, Qt.Key.Key_Z, Qt.KeyboardModifier.ControlModifier)
+    assert controller.plan == plan
+    window.redo_action.trigger()
+    assert controller.plan.threads == 1
+
+
+def test_a_narrow_window_leaves_its_room_to_chat_and_docks_until_the_list_is_asked_for(loaded_controller, make_window):
+    window = make_window(loaded_controller())
+    window.show_chat()
+    window.resize(NARROW_WIDTH + 100, 600)
+    assert window.chat.sidebar.isVisible()
+    window.resize(NARROW_WIDTH - 100, 600)
+    assert not window.chat.sidebar.isVisible()
+    window.sidebar_action.trigger()
+    assert window.chat.sidebar.isVisible()
+    window.resize(NARROW_WIDTH - 120, 600)
+    assert window.chat.sidebar.isVisible(), "it was asked for"
+    window.sidebar_action.trigger()
+    window.resize(NARROW_WIDTH + 100, 600)
+    assert window.chat.sidebar.isVisible()
+
+
+def test_while_plans_are_measured_no_model_can_be_chosen_and_the_chat_says_why(loaded_controller, make_window):
+    controller = loaded_controller()
+    window = make_window(controller)
+    window.show_chat()
+    controller.lend_engine()
+    assert not window.choose_action.isEnabled()
+    assert "Auto-tune is measuring" in window.chat.composer.hint
+    controller.return_engine()
+
+
 # ---- the line of truth -----------------------------------------------------------------------------
 
 
@@ -273,83 +274,3 @@ def test_the_line_of_truth_forgets_a_model_that_is_gone(loaded_controller, make_
     assert controller.facts.name not in window.truth_line.text
     assert "No model is loaded" in window.truth_line.text
     assert window.windowTitle() == "Expert Lanes"
-
-
-# ---- begin and end ---------------------------------------------------------------------------------
-
-
-def test_geometry_docks_and_the_last_model_are_kept(loaded_controller, make_window, settings, qtbot):
-    window = make_window(loaded_controller(), docks=2)
-    chat_with_docks(qtbot, window, visible=[True, True])
-    window.resize(770, 640)
-    window.findChild(QDockWidget, "dock1").close()
-    window.close()
-    assert not window.isVisible()
-
-    controller = loaded_controller()
-    again = make_window(controller, docks=2)
-    assert again.size() == window.size()
-    chat_with_docks(qtbot, again, visible=[True, False])
-    with qtbot.waitSignal(controller.loaded, timeout=10000):
-        controller.load()
-    assert settings.get(LAST_MODEL) == controller.facts.files[0]
-
-
-def test_closing_in_the_wizard_keeps_the_docks_for_the_chat(make_controller, make_window, qtbot):
-    make_window(make_controller(), docks=1).close()
-    again = make_window(make_controller(), docks=1)
-    chat_with_docks(qtbot, again, visible=[True])
-
-
-def test_nothing_of_the_chat_is_made_before_the_chat_is_seen(make_controller, theme, settings, store, qtbot):
-    conversation = store.new_conversation()
-    store.add_message(conversation, None, "user", "Hello?")
-    controller = make_controller()
-    window = build_window(controller, theme, settings)
-    qtbot.addWidget(window)
-    with qtbot.waitSignal(controller.machine_changed, timeout=10000):
-        window.show()
-    docks = window.findChildren(LazyDock)
-    assert len(docks) == 2
-    window.close()
-    assert all(dock.widget() is None for dock in docks)
-    assert window.findChildren(ChatPage) == []
-
-
-def test_closing_ends_the_engine(loaded_controller, make_window):
-    controller = loaded_controller()
-    window = make_window(controller)
-    assert controller.engine.running
-    window.close()
-    assert not controller.engine.running
-
-
-def test_damaged_layout_settings_open_a_usual_window(make_controller, make_window, settings):
-    from app.ui.settings import GEOMETRY, LAYOUT
-
-    settings.set(GEOMETRY, "no base64 ⚠")
-    settings.set(LAYOUT, "AAAA")
-    window = make_window(make_controller(), docks=1)
-    assert window.isVisible()
-    assert window.width() >= window.minimumWidth()
-
-
-def test_the_whole_window_is_built_with_its_real_parts(loaded_controller, theme, settings, qtbot):
-    controller = loaded_controller("--tokens", 5)
-    window = build_window(controller, theme, settings)
-    qtbot.addWidget(window)
-    window.show()
-    qtbot.waitExposed(window)
-    window.show_chat()
-    ask(qtbot, window, controller)
-    assert {dock.objectName() for dock in window.findChildren(QDockWidget)} == {"lanes", "graphs"}
-    assert all(dock.widget() is not None for dock in window.findChildren(QDockWidget))
-    window.close()
-
-
-def test_the_window_fits_a_laptops_screen_with_its_frame(make_window, make_controller):
-    window = make_window(make_controller())
-    room = window.screen().availableGeometry()
-    assert window.height() + FRAME_HEIGHT <= room.height()
-    assert window.width() <= room.width()
-    assert window.minimumHeight() + FRAME_HEIGHT <= room.height()

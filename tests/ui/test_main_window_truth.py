@@ -5,7 +5,7 @@ import pytest
 from app.engine.protocol import Loaded
 from app.placement.plan import MemoryPart, Plan
 from app.placement.report import BufferReport
-from app.ui.truth_line import devices_in_words, expert_device_in_words, memory_in_detail, memory_in_words
+from app.ui.truth_words import devices_in_words, expert_device_in_words, memory_in_detail, memory_in_words
 
 GIB = 1024**3
 

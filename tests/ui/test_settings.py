@@ -70,11 +70,12 @@ def test_any_file_gives_usable_settings(qapp, home, content):
         assert setting.accepts(made.get(setting))
 
 
-def test_an_unreadable_file_is_kept_aside(qapp, path):
+@pytest.mark.parametrize("content", ["{half", "[" * 100_000], ids=["half", "deep"])
+def test_an_unreadable_file_is_kept_aside(qapp, path, content):
     path.parent.mkdir()
-    path.write_text("{half", "utf-8")
+    path.write_text(content, "utf-8")
     Settings(path).set(THEME, "dark")
-    assert path.with_suffix(".unreadable.json").read_text("utf-8") == "{half"
+    assert path.with_suffix(".unreadable.json").read_text("utf-8") == content
     assert Settings(path).get(THEME) == "dark"
 
 

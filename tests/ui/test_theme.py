@@ -10,7 +10,7 @@ from PySide6.QtGui import QColor, QFontInfo
 from PySide6.QtWidgets import QApplication, QLabel, QPushButton
 
 from app.ui.stylesheet import style_sheet
-from app.ui.theme import DARK, LIGHT, Theme, mix, monospace_font, set_kind, set_role
+from app.ui.theme import DARK, LIGHT, Theme, mix, monospace_font, set_kind, set_role, text_points
 
 LOOKS = [pytest.param(LIGHT, id="light"), pytest.param(DARK, id="dark")]
 READABLE = 4.5
@@ -108,6 +108,17 @@ def test_the_style_sheet_is_understood_by_qt(qtbot, qtlog, colors):
     assert complaints == []
 
 
+@pytest.mark.parametrize(("role", "larger"), [("title", True), ("heading", True), ("figure", True), ("small", False)])
+def test_roles_keep_their_proportion_to_a_large_system_font(qtbot, role, larger):
+    label = QLabel("text")
+    qtbot.addWidget(label)
+    set_role(label, role)
+    label.setStyleSheet(style_sheet(LIGHT, mix, 20.0))
+    label.ensurePolished()
+    assert (label.font().pointSizeF() > 20.0) is larger
+    assert label.font().pointSizeF() >= 18.0
+
+
 def test_a_role_and_a_kind_change_how_a_widget_looks(qtbot):
     button, label = QPushButton("Load"), QLabel("Title")
     for widget in (button, label):
@@ -120,6 +131,19 @@ def test_a_role_and_a_kind_change_how_a_widget_looks(qtbot):
     small = label.sizeHint().height()
     set_role(label, "title")
     assert label.sizeHint().height() > small
+
+
+def test_text_of_its_own_size_grows_with_a_large_system_font_and_never_shrinks(qapp):
+    before = qapp.font()
+    try:
+        for points, expected in ((8.0, 10.5), (10.0, 10.5), (20.0, 21.0)):
+            font = qapp.font()
+            font.setPointSizeF(points)
+            qapp.setFont(font)
+            assert text_points(10.5) == expected
+            assert monospace_font().pointSizeF() == text_points(10.0)
+    finally:
+        qapp.setFont(before)
 
 
 def test_figures_in_columns_use_a_font_of_one_width(qapp):

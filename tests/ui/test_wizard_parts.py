@@ -9,10 +9,11 @@ from ui_factories import GIB, MIB, make_facts, make_machine
 from app.hardware.facts import Gpu, GpuKind, Ram
 from app.library.models import LocalModel
 from app.placement.planner import Wishes, make_plan
+from app.ui.number_boxes import TokenSpin
 from app.ui.wizard.flow import Choices, View
 from app.ui.wizard.memory_view import MemoryView
 from app.ui.wizard.model_list import ModelList
-from app.ui.wizard.plan_controls import PlanControls, TokenSpin
+from app.ui.wizard.plan_controls import PlanControls
 from app.ui.wizard.plan_page import PlanPage
 from app.ui.wizard.steps import StepIndicator
 from app.ui.wizard.widgets import FactRows

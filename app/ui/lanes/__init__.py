@@ -1,7 +1,7 @@
-"""The lanes dock: which layer's experts live where, how hot each expert is, and moving them.
+"""The lanes dock: in which lane every expert is computed, how hot it is, and moving it by hand.
 
-Imports the controller, placement, model and hardware facts, and the engine protocol.
-May be imported by the main window and by graphs (the words for a machine without a GPU).
+Imports the controller, the orders, placement, model and hardware facts, and the engine protocol.
+May be imported by the main window and the tuning dock; the orders take words and the pool's room from here.
 """
 
 from app.ui.lanes.dock import LanesDock

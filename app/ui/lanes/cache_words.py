@@ -30,18 +30,6 @@ def pin_word(letter: str) -> str:
     return words.get(letter, letter)
 
 
-def expert_place_text(experts: LayerExperts, expert: int) -> str:
-    """Lane and pin of one expert, to follow a sentence about it: ", now in the GPU pool, kept on the GPU by you"."""
-    places = {
-        "g": translate("Lanes", ", now in the GPU pool"),
-        "m": translate("Lanes", ", being copied to the GPU pool"),
-        "c": translate("Lanes", ", now computed on the CPU") if experts.slots else "",
-    }
-    orders = {"g": translate("Lanes", ", kept on the GPU by you"), "c": translate("Lanes", ", kept on the CPU by you")}
-    lane, pin = experts.lanes[expert : expert + 1], experts.pins[expert : expert + 1]
-    return places.get(lane, "") + orders.get(pin, "")
-
-
 def residency_text(experts: LayerExperts) -> str:
     """A layer's experts by lane and pin: "12 of 128 in the GPU pool, 1 being copied, 2 kept on the GPU"."""
     total = number(len(experts.lanes))

@@ -11,6 +11,7 @@ from app.ui.controller import LOADING
 from app.ui.lanes.words import difference_text, memory_change_text
 from app.ui.theme import GRID, set_kind, set_role
 from app.ui.widgets import CancelButton
+from app.ui.words import in_seconds
 
 BESIDE_WIDTH = 760
 """Pixels from which the buttons stand beside the words."""
@@ -108,6 +109,7 @@ class ChangesFooter(QWidget):
         devices: Iterable[str],
         shortage: str,
         loaded_differently: Iterable[str],
+        reload_seconds: float | None = None,
     ) -> None:
         """Show `plan` against `loaded`.
 
@@ -119,6 +121,7 @@ class ChangesFooter(QWidget):
             devices: Devices whose predicted memory is told.
             shortage: Why the edited plan does not fit, or empty.
             loaded_differently: What the engine loaded otherwise than the loaded plan said.
+            reload_seconds: What the last load of this model took, measured; None where that is not known.
         """
         if state != LOADING:
             self.cancel_button.reset()
@@ -154,7 +157,10 @@ class ChangesFooter(QWidget):
             self.apply_button.setText(self.tr("Load the model"))
             self.apply_button.setToolTip("")
         else:
+            words = self.tr("Loads the model again with this plan. A running answer is stopped; its text stays.")
             self.apply_button.setText(self.tr("Apply (reloads the model)"))
-            self.apply_button.setToolTip(
-                self.tr("Loads the model again with this plan. A running answer is stopped; its text stays.")
-            )
+            if reload_seconds is not None:
+                took = in_seconds(reload_seconds)
+                self.apply_button.setText(self.tr("Apply (reload ≈ {time})").format(time=took))
+                words += self.tr(" It takes about {time}, as the last load took.").format(time=took)
+            self.apply_button.setToolTip(words)

@@ -1,17 +1,18 @@
-"""The head of a lane: what it is, what is in it, and its predicted memory against what is free."""
+"""The head of a lane: what it is, what is in it, its predicted memory against what is free, and the expert pool."""
 
 from dataclasses import dataclass
 from operator import attrgetter
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QColor
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QSizePolicy, QVBoxLayout, QWidget
 
+from app.ui.lanes.budget_bar import BudgetBar
 from app.ui.lanes.lane_info import CPU, GPU, LaneInfo
-from app.ui.lanes.words import layers_text
+from app.ui.lanes.words import layers_text, translate
 from app.ui.theme import GRID, Colors, Theme, mix, set_role
 from app.ui.widgets import SWATCH, ColorOf, ElidedLabel, Segment, StackedBar, Swatch
-from app.ui.words import in_bytes
+from app.ui.words import in_bytes, number
 
 BAR_HEIGHT = 8
 
@@ -25,7 +26,8 @@ class LaneLoad:
         expert_bytes: Bytes of their experts.
         predicted_bytes: Everything predicted on the device, experts included; None where no memory
             is predicted (the disk).
-        predicted_expert_bytes: The part of it that is experts.
+        predicted_expert_bytes: The part of it that is experts of whole layers.
+        pool_bytes: The part of it that is the expert pool.
         breakdown: The prediction part by part, for the tooltip.
         shortage: Why it does not fit, or empty.
     """
@@ -34,12 +36,38 @@ class LaneLoad:
     expert_bytes: int = 0
     predicted_bytes: int | None = None
     predicted_expert_bytes: int = 0
+    pool_bytes: int = 0
     breakdown: str = ""
     shortage: str = ""
 
 
+@dataclass(frozen=True)
+class PoolShown:
+    """The expert pool as the head of its lane shows it.
+
+    Attributes:
+        most_bytes: What it may have; 0 where none is possible.
+        bytes: Its size as requested.
+        words: Requested, allocated and used, or why there is none.
+        tip: What is to be known of the handle.
+        warning: What keeps it from helping, or empty.
+    """
+
+    most_bytes: int
+    bytes: int
+    words: str
+    tip: str
+    warning: str = ""
+
+
 class LaneHeader(QWidget):
-    """Name, words, figures and fill bar of one lane."""
+    """Name, words, figures and fill bar of one lane.
+
+    Signals:
+        size_wanted: Make the pool this large (bytes, the gesture's object).
+    """
+
+    size_wanted = Signal(object, object)
 
     def __init__(self, info: LaneInfo, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -53,9 +81,14 @@ class LaneHeader(QWidget):
         self._words = ElidedLabel("", self)
         set_role(self._words, "small")
         self._bar = StackedBar(theme, self, height=BAR_HEIGHT)
-        self._memory = QLabel(self)
-        self._memory.setWordWrap(True)
-        self._memory.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
+        self.budget = BudgetBar(theme, self)
+        self.budget.size_wanted.connect(self.size_wanted)
+        self._memory = _words_label(self)
+        self._pool_words = _words_label(self)
+        set_role(self._pool_words, "small")
+        self._pool_warning = _words_label(self)
+        set_role(self._pool_warning, "warning")
+        self._pool: PoolShown | None = None
         top = QHBoxLayout()
         top.setSpacing(GRID)
         top.addWidget(self._dot)
@@ -67,8 +100,12 @@ class LaneHeader(QWidget):
         column.addLayout(top)
         column.addWidget(self._words)
         column.addWidget(self._bar)
+        column.addWidget(self.budget)
         column.addWidget(self._memory)
+        column.addWidget(self._pool_words)
+        column.addWidget(self._pool_warning)
         self._load = LaneLoad()
+        self._cells = (0, 0)
         self._compact = False
         self.set_info(info)
 
@@ -78,36 +115,82 @@ class LaneHeader(QWidget):
         self._title.setText(info.title)
         self._words.setText(info.words)
         self._words.setToolTip(info.words)
-        self._bar.setVisible(info.kind in (GPU, CPU) and not info.note)
+        self.budget.setAccessibleName(self.tr("Size of the expert pool on {lane}, in MiB").format(lane=info.title))
         self.set_compact(self._compact)
         self.show_load(self._load)
 
     def set_compact(self, compact: bool) -> None:
-        """Leave out what the lane is; the title's tooltip tells it."""
+        """Leave out what the lane is and all but the start of a warning; the tooltips tell them."""
         self._compact = compact
+        self._show_warning()
         self._words.setVisible(bool(self._info.words) and not compact)
         self._title.setToolTip(self._info.words if compact else "")
 
     @property
     def text(self) -> str:
         """Everything it says, as a screen reader hears it."""
-        said = (self._title.text(), self._words.text(), self._contents.text(), self._memory.text())
+        labels = (self._title, self._words, self._contents, self._memory)
+        said = [label.text() for label in labels]
+        if self._pool:
+            said += [self._pool.words, self._pool.warning]
         return ". ".join(words.rstrip(".") for words in said if words)
 
     def show_load(self, load: LaneLoad, *, dragging: bool = False) -> None:
         """Show what is in the lane, or while `dragging` what a drop here would make of it."""
         self._load = load
-        contents = layers_text(load.layers)
-        if load.layers:
-            contents += " · " + in_bytes(load.expert_bytes)
-        self._contents.setText(contents)
-        self._contents.setToolTip(self.tr("Bytes of all experts of these layers."))
+        self._show_contents()
         self._memory.setText(self._memory_text(load, dragging=dragging))
         self._memory.setToolTip(load.breakdown)
         set_role(self._memory, "warning" if load.shortage else "small")
-        if load.predicted_bytes is not None and self._info.free_bytes is not None:
-            self._bar.show_segments(_segments(self._color, load), self._info.free_bytes, load.breakdown)
+        self._show_bar()
         self.setAccessibleName(self.text)
+
+    def show_cells(self, count: int, size: int) -> None:
+        """How many experts are in the lane now, and their bytes."""
+        if (count, size) != self._cells:
+            self._cells = (count, size)
+            self._show_contents()
+            self.setAccessibleName(self.text)
+
+    def _show_contents(self) -> None:
+        count, size = self._cells
+        self._contents.setText(f"{_experts_text(count)} · {in_bytes(size)}" if count else _experts_text(count))
+        load = self._load
+        tip = self.tr("Whole layers here by the plan: {layers}, {size} of experts.")
+        self._contents.setToolTip(tip.format(layers=layers_text(load.layers), size=in_bytes(load.expert_bytes)))
+
+    def show_pool(self, pool: PoolShown | None) -> None:
+        """Show the expert pool; None where this is not its lane."""
+        self._pool = pool
+        self._pool_words.setText(pool.words if pool else "")
+        self._pool_words.setToolTip(pool.tip if pool else "")
+        self._show_warning()
+        self._pool_words.setVisible(bool(pool and pool.words))
+        self._pool_warning.setVisible(bool(pool and pool.warning))
+        self._show_bar()
+        self.setAccessibleName(self.text)
+
+    def _show_warning(self) -> None:
+        """All of it would leave no room for the experts in a low dock."""
+        words = self._pool.warning if self._pool else ""
+        start, colon, _ = words.partition(": ")
+        self._pool_warning.setText(f"{start} …" if self._compact and colon else words)
+        self._pool_warning.setToolTip(words if self._compact and colon else "")
+
+    def _show_bar(self) -> None:
+        load, pool, free = self._load, self._pool, self._info.free_bytes
+        here = self._info.kind in (GPU, CPU) and not self._info.note and load.predicted_bytes is not None
+        self._bar.setVisible(here and pool is None and free is not None)
+        self.budget.setVisible(here and pool is not None and free is not None)
+        if free is None or load.predicted_bytes is None:
+            return
+        experts, of_pool, rest = _segments(self._color, load)
+        if pool is None:
+            self._bar.show_segments((experts, of_pool, rest), free, load.breakdown)
+        else:
+            words = "\n".join(part for part in (pool.tip, load.breakdown) if part)
+            of_pool = Segment(of_pool.color, pool.bytes)
+            self.budget.show_fill((experts, rest), of_pool, free, pool.most_bytes, words=words)
 
     def _memory_text(self, load: LaneLoad, *, dragging: bool) -> str:
         if self._info.note:
@@ -129,12 +212,33 @@ class LaneHeader(QWidget):
         return text.format(predicted=predicted, free=in_bytes(self._info.free_bytes))
 
 
-def _segments(lane: ColorOf, load: LaneLoad) -> tuple[Segment, ...]:
+def _experts_text(count: int) -> str:
+    if count == 0:
+        return translate("Lanes", "no experts")
+    if count == 1:
+        return translate("Lanes", "1 expert")
+    return translate("Lanes", "{count} experts").format(count=number(count))
+
+
+def _words_label(parent: QWidget) -> QLabel:
+    label = QLabel(parent)
+    label.setWordWrap(True)
+    label.setTextFormat(Qt.TextFormat.PlainText)
+    label.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
+    return label
+
+
+def _segments(lane: ColorOf, load: LaneLoad) -> tuple[Segment, Segment, Segment]:
+    """Experts of whole layers, the pool, and the rest."""
+
     def experts(colors: Colors) -> QColor:
         return colors.warning if load.shortage else lane(colors)
+
+    def pool(colors: Colors) -> QColor:
+        return mix(colors.surface, experts(colors), 0.7)
 
     def rest(colors: Colors) -> QColor:
         return mix(colors.raised, experts(colors), 0.45)
 
-    others = (load.predicted_bytes or 0) - load.predicted_expert_bytes
-    return (Segment(experts, load.predicted_expert_bytes), Segment(rest, others))
+    others = (load.predicted_bytes or 0) - load.predicted_expert_bytes - load.pool_bytes
+    return Segment(experts, load.predicted_expert_bytes), Segment(pool, load.pool_bytes), Segment(rest, others)

@@ -35,15 +35,16 @@ class LaneInfo:
     note: str = ""
 
 
-def lanes_of(machine: Machine | None, plan: Plan | None) -> tuple[LaneInfo, ...]:
+def lanes_of(machine: Machine | None, plan: Plan | None, pool_device: str | None = None) -> tuple[LaneInfo, ...]:
     """The lanes from left to right: every GPU, the CPU, the disk.
 
-    A GPU that the plan names and the machine no longer has keeps its lane, so that its layers are
+    A GPU that the plan or the pool is on and that the machine no longer has keeps its lane, so that its experts are
     seen and can be moved away.
     """
     gpus = [_gpu_lane(gpu) for gpu in machine.gpus] if machine else []
     known = {lane.key for lane in gpus}
-    gpus += [_missing_gpu_lane(device) for device in (plan.gpus if plan else ()) if device not in known]
+    named = dict.fromkeys((*(plan.gpus if plan else ()), *([pool_device] if pool_device else ())))
+    gpus += [_missing_gpu_lane(device) for device in named if device not in known]
     return (*(gpus or [_absent_gpu_lane(machine)]), _cpu_lane(machine), _disk_lane(machine))
 
 

@@ -1,12 +1,12 @@
-"""The heat legend: which colour means which share of a layer's routings."""
+"""The legend: which colour means which share of a layer's routings, and what the shapes on experts mean."""
 
 import math
 
 from PySide6.QtCore import QPoint, QRect, QSize
 from PySide6.QtGui import QBrush, QLinearGradient, QPainter, QPaintEvent
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QSizePolicy, QWidget
 
-from app.ui.lanes.heat import HeatMap
+from app.ui.lanes.flow_layout import FlowLayout
 from app.ui.lanes.words import percent
 from app.ui.theme import GRID, Theme, set_role
 from app.ui.widgets import ElidedLabel
@@ -17,7 +17,7 @@ GRADIENT_STOPS = 8
 
 
 class HeatLegend(QWidget):
-    """The colour scale between "never" and the hottest expert, or why there is none."""
+    """The colour scale between "never" and the hottest expert, or why there is none, and the pins' shapes."""
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -25,42 +25,60 @@ class HeatLegend(QWidget):
         self._start = QLabel(self.tr("Routed 0 %"), self)
         self._end = QLabel(self)
         self._words = ElidedLabel("", self)
-        row = QHBoxLayout(self)
+        # A reason may be a long sentence: it does not make the dock wider, which would not become narrower again.
+        self._words.setSizePolicy(QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Preferred)
+        self._words.setMinimumWidth(4 * GRID)
+        shapes = (
+            (self.tr("▲ kept on GPU"), self.tr("▲: you keep this expert on the GPU")),
+            (self.tr("■ kept on CPU"), self.tr("■: you keep this expert on the CPU")),
+            (self.tr("dashed: being copied"), self.tr("dashed: on its way to the pool")),
+            (self.tr("hatched: not counted"), self.tr("hatched: its routings are not counted")),
+        )
+        self._shapes = tuple(QLabel(short, self) for short, _long in shapes)
+        self._shape_words = ". ".join(long for _short, long in shapes)
+        heat = QWidget(self)
+        row = QHBoxLayout(heat)
         row.setContentsMargins(0, 0, 0, 0)
         row.setSpacing(GRID - 2)
-        for label in (self._start, self._end, self._words):
+        for label in (self._start, self._end, self._words, *self._shapes):
             set_role(label, "small")
-        for widget in (self._start, self._scale, self._end):
+        for widget in (self._start, self._scale, self._end, self._words):
             row.addWidget(widget)
-        row.addWidget(self._words, 1)
-        self.show_heat(HeatMap(), "")
+        flow = FlowLayout(self, spacing=GRID)
+        for widget in (heat, *self._shapes):
+            flow.addWidget(widget)
+        self.show_heat(0.0, 0.0, "")
 
-    def show_heat(self, heat: HeatMap, why_none: str) -> None:
-        """Show the scale of `heat`, or `why_none` while nothing was counted."""
-        for widget in (self._start, self._scale, self._end):
-            widget.setVisible(not heat.is_empty)
-        if heat.is_empty:
+    def show_heat(self, hottest: float, even: float, why_none: str) -> None:
+        """Show the scale, or `why_none` while nothing was counted.
+
+        Args:
+            hottest: The largest share that any expert has of its layer's routings, 0 to 1; 0 for nothing counted.
+            even: What each would have if routing were even.
+            why_none: Why nothing was counted.
+        """
+        shapes = self._shape_words
+        lanes = self.tr("Every expert is in the lane that computes it: a column for each GPU, the CPU and the disk.")
+        words = why_none
+        if hottest > 0:
+            self._words.setText(self.tr("(even: {even} %)").format(even=percent(even)))
+            self._end.setText(self.tr("{hottest} %").format(hottest=percent(hottest)))
+            self._scale.show_mark(math.log1p(1) / math.log1p(hottest / even))
+            words = self.tr(
+                "Logarithmic scale, answers since the load. The hottest expert gets {hottest} % of its "
+                "layer's routings; the mark is the even share, {even} %."
+            ).format(hottest=percent(hottest), even=percent(even))
+        else:
             self._words.setText(why_none)
-            self.setToolTip(why_none)
-            self.setAccessibleName(why_none)
-            return
-        key = self.tr("(even: {even} %)").format(even=percent(heat.even_share))
-        if heat.has_pool:
-            key += self.tr(" · underlined: in the GPU pool")
-        self._words.setText(key)
-        self._end.setText(self.tr("{hottest} %").format(hottest=percent(heat.hottest_share)))
-        experts = 1 / heat.even_share
-        self._scale.show_mark(math.log1p(1) / math.log1p(heat.hottest_share * experts))
-        words = self.tr(
-            "Logarithmic scale, answers since the load. The hottest expert gets {hottest} % of its "
-            "layer's routings; the mark is the even share, {even} %."
-        ).format(hottest=percent(heat.hottest_share), even=percent(heat.even_share))
-        words += "\n" + self.tr(
-            "Underlined experts are in the GPU pool, half underlined ones are being copied there. Overlined: you "
-            "keep it on the GPU; half overlined: on the CPU."
-        )
-        self.setToolTip(words)
-        self.setAccessibleName(words)
+        for widget in (self._start, self._scale, self._end):
+            widget.setVisible(hottest > 0)
+        self.setToolTip(f"{words}\n{lanes}\n{shapes}.")
+        self.setAccessibleName(f"{words} {lanes} {shapes}")
+
+    def set_compact(self, compact: bool) -> None:
+        """Leave the shapes to the tooltip."""
+        for label in self._shapes:
+            label.setVisible(not compact)
 
     @property
     def text(self) -> str:

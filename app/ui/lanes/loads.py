@@ -11,7 +11,6 @@ from app.ui.lanes.header import LaneLoad
 from app.ui.lanes.words import translate
 from app.ui.words import in_bytes, part_in_words
 
-_EXPERT_PARTS = ("experts", "pool")
 MAPPED = "mapped"
 """What an engine's report calls an address range: it is no memory of its own."""
 
@@ -48,12 +47,15 @@ def lane_load(
     return replace(
         contents,
         predicted_bytes=predicted_use(plan, lane) + _borrowed_bytes(plan, machine, lane),
-        predicted_expert_bytes=sum(
-            part.bytes for part in plan.memory if part.device == lane and part.part in _EXPERT_PARTS
-        ),
+        predicted_expert_bytes=_bytes_of(plan, lane, "experts"),
+        pool_bytes=_bytes_of(plan, lane, "pool"),
         breakdown=_breakdown(lane, plan, machine, reported),
         shortage=shortages(plan, machine).get(lane, ""),
     )
+
+
+def _bytes_of(plan: Plan, lane: str, what: str) -> int:
+    return sum(part.bytes for part in plan.memory if part.device == lane and part.part == what)
 
 
 def _borrowed_bytes(plan: Plan, machine: Machine, lane: str) -> int:

@@ -1,7 +1,6 @@
 """Lanes, layers and plans in words and figures: every sentence of the lanes dock that is not a label."""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QCoreApplication
 
@@ -10,12 +9,8 @@ from app.placement.plan import CPU_LANE, DISK_LANE, Plan
 from app.placement.words import layer_runs
 from app.ui.words import in_bytes, number
 
-if TYPE_CHECKING:
-    from app.ui.lanes.heat import LayerHeat  # numpy would cost the first window a tenth of a second
-
 NAMED_RUNS = 4
 """Runs of layers that a sentence spells out."""
-NAMED_EXPERTS = 3
 
 translate = QCoreApplication.translate
 
@@ -84,9 +79,14 @@ def other_differences(loaded: Plan, edited: Plan) -> tuple[str, ...]:
             in_bytes(edited.pool_bytes) if edited.pool_bytes else none,
         ),
         (translate("Lanes", "CPU experts"), residency_word(loaded.residency), residency_word(edited.residency)),
+        (translate("Lanes", "active experts"), _active(loaded), _active(edited)),
         (translate("Lanes", "pins"), len(loaded.pins), len(edited.pins)),
     )
     return tuple(f"{name} {before} → {after}" for name, before, after in pairs if before != after)
+
+
+def _active(plan: Plan) -> str:
+    return translate("Lanes", "as trained") if plan.experts_used is None else str(plan.experts_used)
 
 
 def residency_word(residency: str) -> str:
@@ -128,51 +128,6 @@ def memory_change_text(before: Plan | None, after: Plan, devices: Iterable[str])
         old = in_bytes(predicted_use(before, device)) if before else new
         parts.append(f"{device} {new}" if old == new else f"{device} {old} → {new}")
     return ", ".join(parts)
-
-
-def expert_text(
-    *, layer: int, expert: int, heat: "LayerHeat | None", uncounted: str, size: int, lane: str, place: str = ""
-) -> str:
-    """One expert: "Layer 12, expert 7: routed 312 times, 2.1 % of this layer, 2.72 MiB, CPU lane"."""
-    if heat is not None:
-        count = int(heat.counts[expert])
-        times = (
-            translate("Lanes", "routed once")
-            if count == 1
-            else translate("Lanes", "routed {count} times").format(count=number(count))
-        )
-        share = translate("Lanes", "{share} % of this layer").format(share=percent(heat.share(expert)))
-        routed = f"{times}, {share}"
-    else:
-        routed = uncounted or translate("Lanes", "no routing counted yet")
-    text = translate("Lanes", "Layer {layer}, expert {expert}: {routed}, {size}, {lane} lane").format(
-        layer=layer, expert=expert, routed=routed, size=in_bytes(size), lane=lane_name(lane)
-    )
-    return text + place
-
-
-def layer_text(
-    *,
-    layer: int,
-    size: int,
-    lane: str,
-    loaded_lane: str | None,
-    heat: "LayerHeat | None",
-    uncounted: str,
-    residency: str = "",
-) -> str:
-    """One layer, for tooltips and screen readers; `residency` tells of its experts one by one."""
-    text = translate("Lanes", "Layer {layer}, {size} of experts, {lane} lane").format(
-        layer=layer, size=in_bytes(size), lane=lane_name(lane)
-    )
-    if loaded_lane is not None and loaded_lane != lane:
-        text += translate("Lanes", ", loaded in the {lane} lane").format(lane=lane_name(loaded_lane))
-    if residency:
-        text += "; " + residency
-    if heat is not None and heat.total:
-        hottest = ", ".join(f"{expert} ({percent(heat.share(expert))} %)" for expert in heat.hottest(NAMED_EXPERTS))
-        return text + translate("Lanes", "; hottest experts: {experts}").format(experts=hottest)
-    return f"{text}; {uncounted or translate('Lanes', 'no routing counted yet')}"
 
 
 def percent(share: float) -> str:
