@@ -323,7 +323,7 @@ def _decoded(message_id: int, figures: str | None) -> AnswerFigures | None:
         return None
     try:
         return msgspec.json.decode(figures, type=AnswerFigures)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         log.warning("the figures of message %d cannot be read: %s", message_id, error)
         return None
 

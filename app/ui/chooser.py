@@ -28,9 +28,10 @@ def read_facts_of(path: Path) -> ModelFacts:
 def probe_machine(models_folder: Path, gpus: tuple[Gpu, ...], build: EngineBuild | None) -> Machine:
     """What this machine is, and what loads on it showed; imported late for the same reason."""
     from app.hardware.probe import probe  # noqa: PLC0415
+    from app.library.disk_speed import with_disk_speed  # noqa: PLC0415
     from app.library.load_memory import with_learnt  # noqa: PLC0415
 
-    return with_learnt(probe(models_folder, gpus, build))
+    return with_disk_speed(with_learnt(probe(models_folder, gpus, build)))
 
 
 class Chooser(QObject):

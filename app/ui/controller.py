@@ -18,7 +18,9 @@ from app.ui.background import Background
 from app.ui.chooser import Chooser, probe_machine, read_facts_of
 from app.ui.conversation import Conversation
 from app.ui.engine import Engine
+from app.ui.engine_watch import EngineWatch
 from app.ui.expert_cache import ExpertCache
+from app.ui.loader import Loader, Loading
 from app.ui.smaller_plan import smaller_plan
 
 if TYPE_CHECKING:
@@ -26,16 +28,16 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-EMPTY, LOADING, READY, ANSWERING, FAILED = "empty", "loading", "ready", "answering", "failed"
+EMPTY, LOADING, READY, ANSWERING, FAILED, LENT = "empty", "loading", "ready", "answering", "failed", "lent"
 
 
 class Controller(QObject):
     """What the window shows, and everything it can ask for.
 
-    `state` speaks of the engine: "empty" (no model), "loading", "ready", "answering", "failed" (the
-    load failed or the engine died: nothing is loaded). A model that cannot be chosen, a question the
-    engine refuses and a store that cannot be written are told by `failed` and leave what is loaded.
-    A load that the user cancels ends in "empty" and is not told as a failure.
+    `state` speaks of the engine: "empty" (no model), "loading", "ready", "answering", "failed" (the load failed or the
+    engine died: nothing is loaded), "lent" (auto-tune measures with it). A model that cannot be chosen, a question the
+    engine refuses and a store that cannot be written are told by `failed` and leave what is loaded. A load that the
+    user cancels ends in "empty" and is not told as a failure.
 
     Signals:
         state_changed: The new state.
@@ -49,6 +51,7 @@ class Controller(QObject):
         prompt_progress: How far the prompt is computed (protocol.PromptProgress).
         finished: The answer is complete, with its figures (protocol.Finished).
         failed: What went wrong (AppError).
+        engine_lost: The engine died while it was lent (AppError); not told as a failure.
     """
 
     state_changed = Signal(str)
@@ -62,6 +65,7 @@ class Controller(QObject):
     prompt_progress = Signal(object)
     finished = Signal(object)
     failed = Signal(object)
+    engine_lost = Signal(object)
 
     def __init__(
         self,
@@ -76,12 +80,12 @@ class Controller(QObject):
     ) -> None:
         """`sampling` gives the sampling and the most tokens of the next answer."""
         super().__init__(parent)
-        self._engine = engine
-        self._models_folder = models_folder
-        self._read_facts = read_facts
+        self._engine, self._models_folder, self._read_facts = engine, models_folder, read_facts
         self._background = Background(self)
         self._conversation = Conversation(engine, store, sampling, self)
         self._cache = ExpertCache(engine, self)
+        self._watch = EngineWatch(engine, self)
+        self._loader = Loader(engine, self)
         self._state = EMPTY
         self._chooser = Chooser(
             engine,
@@ -93,23 +97,18 @@ class Controller(QObject):
         self._machine: Machine | None = None
         self._facts: ModelFacts | None = None
         self._plan: Plan | None = None
-        self._tried: tuple[ModelFacts, Plan] | None = None
-        self._loaded: tuple[ModelFacts, Plan] | None = None
-        self._loaded_report: protocol.Loaded | None = None
-        self._load_id = 0
-        self._end_reason: AppError | None = None
+        self._before_lending: Loading | None = None
         engine.event.connect(self._take)
-        engine.ended.connect(self._engine_ended)
-        engine.failed.connect(self._engine_failed)
+        self._watch.lost.connect(self._lose_engine)
+        self._loader.progress.connect(self.load_progress)
+        self._loader.loaded.connect(self._load_done)
+        self._loader.failed.connect(self._load_failed)
         self._chooser.machine_found.connect(self._set_machine)
         self._chooser.model_read.connect(self._set_facts)
-        self._chooser.engine_hangs.connect(self._end_hanging_engine)
+        self._chooser.engine_hangs.connect(self._watch.end)
         self._chooser.failed.connect(self.failed)
-        self._conversation.answer_started.connect(self.answer_started)
-        self._conversation.token.connect(self.token)
-        self._conversation.prompt_progress.connect(self.prompt_progress)
-        self._conversation.finished.connect(self.finished)
-        self._conversation.failed.connect(self.failed)
+        for name in ("answer_started", "token", "prompt_progress", "finished", "failed"):
+            getattr(self._conversation, name).connect(getattr(self, name))
         self._conversation.ended.connect(self._answer_ended)
 
     @property
@@ -160,27 +159,29 @@ class Controller(QObject):
     @property
     def loaded_facts(self) -> ModelFacts | None:
         """The model the engine holds."""
-        return self._loaded[0] if self._loaded else None
+        return self._loader.held[0] if self._loader.held else None
 
     @property
     def loaded_plan(self) -> Plan | None:
         """The plan the engine was loaded with."""
-        return self._loaded[1] if self._loaded else None
+        return self._loader.held[1] if self._loader.held else None
+
+    @property
+    def plan_at_load(self) -> Plan | None:
+        """The loaded plan without what the engine took since without a reload."""
+        return self._loader.tried[1] if self._loader.held and self._loader.tried else None
 
     @property
     def loaded_report(self) -> protocol.Loaded | None:
         """What the engine reported when it had loaded."""
-        return self._loaded_report
+        return self._loader.report
 
     def probe(self) -> None:
         """Ask the engine for its devices, then measure the machine off the UI thread."""
         self._chooser.probe()
 
     def choose_model(self, path: Path) -> None:
-        """Read a model's facts off the UI thread; ends in `model_changed` or `failed`.
-
-        Another choice, a load and `return_to_loaded` drop this one: its late result changes nothing.
-        """
+        """Read a model's facts off the UI thread: `model_changed` or `failed`, unless a load or a choice follows."""
         reader = self._read_facts
         self._chooser.choose(lambda: reader(path))
 
@@ -199,6 +200,10 @@ class Controller(QObject):
         self._plan = plan
         self.plan_changed.emit(plan)
 
+    def set_live_plan(self, plan: Plan) -> None:
+        """The engine takes a change without a reload: the loaded plan is `plan` from now on."""
+        self._loader.hold_as(plan)
+
     def drop_choice(self) -> None:
         """The file that is being read is not wanted any more; its late result changes nothing."""
         self._chooser.drop_choice()
@@ -206,21 +211,19 @@ class Controller(QObject):
     def return_to_loaded(self) -> None:
         """Drop a choice that was not loaded: model and plan are the loaded ones again."""
         self.drop_choice()
-        if self._loaded is not None:
-            self._choose(*self._loaded)
+        if self._loader.held is not None:
+            self._choose(*self._loader.held)
 
     def smaller_plan(self) -> Plan | None:
         """A plan that needs less memory than the one last tried, or None when none is smaller."""
-        if self._tried is None or self._machine is None:
-            return None
-        facts, plan = self._tried
-        return smaller_plan(facts, self._machine, plan)
+        tried = self._loader.tried
+        return smaller_plan(tried[0], self._machine, tried[1]) if tried and self._machine else None
 
     def load(self) -> None:
         """Load the chosen model as `plan` says; a running answer or load is stopped first.
 
         Raises:
-            AppError: bad_usage, nothing is chosen.
+            AppError: bad_usage, nothing is chosen, or the engine is lent.
         """
         if self._facts is None or self._plan is None:
             raise AppError(ErrorCode.BAD_USAGE, "There is no plan to load.")
@@ -230,13 +233,14 @@ class Controller(QObject):
         """Load the last tried model and plan once more; edits of that model's plan stay as they are.
 
         Raises:
-            AppError: bad_usage, nothing was tried before.
+            AppError: bad_usage, nothing was tried before, or the engine is lent.
         """
-        if self._tried is None:
+        tried = self._loader.tried
+        if tried is None:
             raise AppError(ErrorCode.BAD_USAGE, "Nothing was loaded before.")
-        if self._facts is not self._tried[0] or self._plan is None:
-            self._choose(*self._tried)
-        self._load(*self._tried)
+        if self._facts is not tried[0] or self._plan is None:
+            self._choose(*tried)
+        self._load(*tried)
 
     def load_smaller(self) -> None:
         """Load the last tried model with `smaller_plan`.
@@ -244,16 +248,15 @@ class Controller(QObject):
         Raises:
             AppError: bad_usage, there is no smaller plan.
         """
-        smaller = self.smaller_plan()
-        if smaller is None or self._tried is None:
+        smaller, tried = self.smaller_plan(), self._loader.tried
+        if smaller is None or tried is None:
             raise AppError(ErrorCode.BAD_USAGE, "There is no smaller plan.")
-        self._choose(self._tried[0], smaller)
+        self._choose(tried[0], smaller)
         self.load()
 
     def cancel_load(self) -> None:
         """Stop the load that is running."""
-        if self._load_id:
-            self._engine.send(protocol.Cancel, target=self._load_id)
+        self._loader.cancel()
 
     def end_engine(self) -> None:
         """End an engine that does not answer, with whatever it is doing; not told as a failure."""
@@ -263,26 +266,49 @@ class Controller(QObject):
         self._conversation.fail()
         self._chooser.engine_lost()
 
+    def lend_engine(self) -> None:
+        """Give the engine, freed, to someone who measures: nothing can be loaded or asked until `return_engine`.
+
+        Raises:
+            AppError: bad_usage, a model loads or answers, or the engine is lent already.
+        """
+        if self._state in (LOADING, ANSWERING, LENT):
+            raise AppError(ErrorCode.BAD_USAGE, "The engine is busy: it loads, answers or measures.")
+        held = self._loader.held
+        self._before_lending = (held[0], self._cache.carried(held[0], self._machine, held[1])) if held else None
+        self._forget_loaded()
+        self._set_state(LENT)
+        if held is not None:
+            self._engine.send(protocol.Unload)
+
+    def return_engine(self) -> None:
+        """Take the engine back: what was loaded before is loaded again, with the plan that it had."""
+        if self._state != LENT:
+            return
+        before, self._before_lending = self._before_lending, None
+        if before is not None:
+            self._state = EMPTY  # not told: a load begins at once
+            self._load(*before)
+            return
+        self._set_state(EMPTY)
+        if self._engine.running:
+            self._engine.send(protocol.Unload)
+
     def _load(self, facts: ModelFacts, plan: Plan) -> None:
+        if self._state == LENT:
+            raise AppError(ErrorCode.BAD_USAGE, "Auto-tune is measuring plans: end it to load one.")
         carried = self._cache.carried(facts, self._machine, plan)
         if carried is not plan and self._plan is plan:
             self.set_plan(carried)
         self._chooser.drop_choice()
         self._conversation.stop()
         self.cancel_load()
-        self._tried = (facts, carried)
         self._forget_loaded()
         self._set_state(LOADING)
         try:
-            load_id = self._engine.send(protocol.Load, plan=carried)
-        except AppError as error:  # a path whose bytes are not Unicode cannot be sent
-            if self._engine.running:  # the model that was to be replaced must not stay unseen
-                self._engine.send(protocol.Unload)
-            self._set_state(FAILED)
-            self.failed.emit(error)
-            return
-        # An engine that cannot even be started has failed by now, on some systems.
-        self._load_id = load_id if self._engine.running else 0
+            self._loader.begin(facts, carried)
+        except AppError as error:
+            self._load_failed(error)
 
     # ---- conversation -------------------------------------------------------------------------
 
@@ -294,8 +320,8 @@ class Controller(QObject):
         """
         if self._state != READY:
             raise AppError(ErrorCode.BAD_USAGE, "No model is ready to answer.")
-        assert self._loaded is not None, "a ready engine holds a model"
-        if self._conversation.ask(text, self._loaded[0].name):
+        assert self._loader.held is not None, "a ready engine holds a model"
+        if self._conversation.ask(text, self._loader.held[0].name):
             self._set_state(ANSWERING)
 
     def stop(self) -> None:
@@ -316,51 +342,27 @@ class Controller(QObject):
     # ---- engine events ------------------------------------------------------------------------
 
     def _take(self, event: protocol.AnyEvent) -> None:
-        if self._conversation.take(event) or self._chooser.take(event):
-            return
-        if not event.id and isinstance(event, protocol.Failed):
+        taken = self._conversation.take(event) or self._chooser.take(event) or self._loader.take(event)
+        if not taken and not event.id and isinstance(event, protocol.Failed):
             self.failed.emit(client.error_of(event))
-        elif event.id and event.id == self._load_id:
-            self._take_load(event)
 
-    def _take_load(self, event: protocol.AnyEvent) -> None:
-        if isinstance(event, protocol.LoadProgress):
-            self.load_progress.emit(event.fraction)
-        elif isinstance(event, protocol.Loaded):
-            self._load_id = 0
-            self._loaded = self._tried
-            self._loaded_report = event
-            if self._tried is not None:
-                self._cache.begin(*self._tried)
-            self._set_state(READY)
-            self.loaded.emit(event)
-        elif isinstance(event, protocol.Failed):
-            self._load_id = 0
-            error = client.error_of(event)
-            if error.code is ErrorCode.CANCELLED:
-                self._set_state(EMPTY)
-            else:
-                self._set_state(FAILED)
-                self.failed.emit(error)
+    def _load_done(self, report: protocol.Loaded) -> None:
+        self._cache.begin(*self._loader.held)
+        self._set_state(READY)
+        self.loaded.emit(report)
 
-    def _end_hanging_engine(self, error: AppError) -> None:
-        self._end_reason = error
-        self._engine.kill()
-
-    def _engine_failed(self, error: AppError) -> None:
-        if self._engine.running:
-            # The engine kills a child that broke the protocol: tell it when the child is gone.
-            self._end_reason = self._end_reason or error
-        else:
-            self._lose_engine(error)
-
-    def _engine_ended(self, outcome: client.ProcessOutcome) -> None:
-        reason, self._end_reason = self._end_reason, None
-        if reason is not None or not outcome.expected:
-            self._lose_engine(reason or outcome.error())
+    def _load_failed(self, error: AppError) -> None:
+        cancelled = error.code is ErrorCode.CANCELLED
+        self._set_state(EMPTY if cancelled else FAILED)
+        if not cancelled:
+            self.failed.emit(error)
 
     def _lose_engine(self, error: AppError) -> None:
         log.warning("engine lost while %s: %s", self._state, error.message)
+        if self._state == LENT:
+            self._chooser.engine_lost()
+            self.engine_lost.emit(error)
+            return
         self._forget_loaded()
         if self._state != EMPTY:
             self._set_state(FAILED)
@@ -369,9 +371,7 @@ class Controller(QObject):
         self._chooser.engine_lost()
 
     def _forget_loaded(self) -> None:
-        self._load_id = 0
-        self._loaded = None
-        self._loaded_report = None
+        self._loader.forget()
         self._cache.forget()
 
     def _answer_ended(self) -> None:

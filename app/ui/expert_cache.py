@@ -1,7 +1,6 @@
 """The engine's expert cache as the window knows it: reads its facts while someone looks, and changes it."""
 
 import logging
-from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -12,9 +11,10 @@ from app.errors import AppError
 from app.hardware.facts import Machine
 from app.model.facts import ModelFacts
 from app.placement.cache import facts as cache_facts
-from app.placement.plan import CPU_LANE, DISK_LANE, ExpertPin, Plan
+from app.placement.plan import CPU_LANE, DISK_LANE, CachePolicy, Plan
 from app.placement.planner import with_lanes
 from app.ui.engine import Engine
+from app.ui.live_plan import Pins, orders_of, pins_of
 
 log = logging.getLogger(__name__)
 
@@ -22,7 +22,6 @@ POLL_MILLISECONDS = 250
 SETTLING_READS = 8
 """Most reads after an answer or a change, while experts are still copied: two seconds of them."""
 COPYING = "m"
-PIN_OF_LETTER = {"a": "auto", "g": "gpu", "c": "cpu"}
 
 
 class ExpertCache(QObject):
@@ -34,10 +33,13 @@ class ExpertCache(QObject):
 
     Signals:
         changed: Facts, the last answer's report, or what is under way changed.
+        not_taken: The engine did not make a change, and goes on with something else (both are pins by
+            (layer, expert), bytes of the pool, or a CachePolicy); `refused` follows.
         refused: The engine did not make a change, or could not tell its facts (AppError).
     """
 
     changed = Signal()
+    not_taken = Signal(object, object)
     refused = Signal(object)
 
     def __init__(self, engine: Engine, parent: QObject | None = None) -> None:
@@ -48,7 +50,7 @@ class ExpertCache(QObject):
         self._model = ""
         self._answering = False
         self._facts: protocol.CacheFacts | None = None
-        self._last_answer: cache_facts.CacheReport | None = None
+        self._finished: protocol.Finished | None = None
         self._read_id = 0
         self._read_experts = False
         self._since = 0
@@ -58,7 +60,12 @@ class ExpertCache(QObject):
         self._pool_wanted = 0
         self._pool_next: int | None = None
         self._pool_set: int | None = None
-        self._pin_ids: set[int] = set()
+        self._pool_taken: int | None = None
+        self._ordered: dict[int, Pins] = {}
+        self._pins_before: dict[int, dict[tuple[int, int], str]] = {}
+        self._policy_ids: dict[int, CachePolicy] = {}
+        self._policy_set: CachePolicy | None = None
+        self._policy_taken: CachePolicy | None = None
         self._pins: dict[tuple[int, int], str] = {}
         self._poll = QTimer(self)
         self._poll.setInterval(POLL_MILLISECONDS)
@@ -73,12 +80,22 @@ class ExpertCache(QObject):
     @property
     def last_answer(self) -> cache_facts.CacheReport | None:
         """What the cache did for the last answer of the loaded model."""
-        return self._last_answer
+        return self._finished.cache if self._finished else None
+
+    @property
+    def last_finished(self) -> protocol.Finished | None:
+        """The last answer of the loaded model, with its speeds."""
+        return self._finished
 
     @property
     def resizing(self) -> bool:
         """True while the engine changes the pool's size."""
         return bool(self._pool_id)
+
+    @property
+    def ordered(self) -> dict[tuple[int, int], str]:
+        """Pins by (layer, expert) that the engine was told and has not answered yet."""
+        return {cell: pin for pins in self._ordered.values() for cell, pin in pins.items()}
 
     @property
     def polling(self) -> bool:
@@ -104,19 +121,22 @@ class ExpertCache(QObject):
         self.forget()
         if facts.fingerprint != self._model:
             self._pins = {}
-        self._pins |= {(pin.layer, pin.expert): pin.pin for pin in plan.pins}
+        # Of these layers the engine has the plan's pins and no others, also if some were noted during the load.
+        here = _single_layers(plan)
+        self._pins = {cell: pin for cell, pin in self._pins.items() if cell[0] not in here} | pins_of(plan)
         self._model = facts.fingerprint
         self._plan = plan
-        self._pool_set = None
+        self._pool_set = self._pool_taken = self._policy_set = self._policy_taken = None
         self._settle()
 
     def forget(self) -> None:
         """Nothing is loaded any more; what the user pinned is kept for the next load of the model."""
-        self._remember_pins()
-        self._plan = self._facts = self._last_answer = None
+        self._plan = self._facts = self._finished = None
         self._read_id = self._pool_id = self._since = self._settling = 0
         self._pool_next = None
-        self._pin_ids.clear()
+        self._ordered.clear()
+        self._pins_before.clear()
+        self._policy_ids.clear()
         self._deaf = False
         self._set_polling()
         self.changed.emit()
@@ -131,24 +151,25 @@ class ExpertCache(QObject):
         """`plan` with what the user changed at run time, or a load would undo it.
 
         Pins are carried whenever `facts` is the model they were made for, also after the engine died.
-        The pool's size is carried only from a model that is loaded now, as a size that the engine took,
-        and where `plan` does not ask for another one than the loaded plan did.
+        The pool's size and the policy are carried only from a model that is loaded now, as the engine was
+        told last, and where `plan` does not ask for others than the loaded plan did.
         """
         if facts.fingerprint != self._model:
             return plan
-        self._remember_pins()
-        here = {layer for layer, lane in plan.expert_lanes.items() if lane in (CPU_LANE, DISK_LANE)}
-        pins = tuple(
-            ExpertPin(layer=layer, expert=expert, pin=pin)
-            for (layer, expert), pin in sorted(self._pins.items())
-            if layer in here and pin != "auto"
-        )
-        size = plan.pool_bytes
+        here = _single_layers(plan)
+        # Of other layers the plan keeps its own: they are without effect until the layer comes back.
+        before = pins_of(plan)
+        kept = {cell: pin for cell, pin in before.items() if cell[0] not in here}
+        kept |= {cell: pin for cell, pin in self._pins.items() if cell[0] in here and pin != "auto"}
+        pins = plan.pins if kept == before else orders_of(kept)
+        size, policy = plan.pool_bytes, plan.policy
         if self._plan is not None and self._pool_set is not None and self._plan.pool_bytes == size:
             size = self._pool_set
-        if (pins, size) == (plan.pins, plan.pool_bytes):
+        if self._plan is not None and self._policy_set is not None and self._plan.policy == policy:
+            policy = self._policy_set
+        if (pins, size, policy) == (plan.pins, plan.pool_bytes, plan.policy):
             return plan
-        carried = msgspec.structs.replace(plan, pins=pins, pool_bytes=size)
+        carried = msgspec.structs.replace(plan, pins=pins, pool_bytes=size, policy=policy)
         if size == plan.pool_bytes or machine is None:
             return carried
         return with_lanes(carried, facts, machine, (), CPU_LANE)  # moves nothing, and predicts anew
@@ -159,6 +180,7 @@ class ExpertCache(QObject):
         """Resize the pool, or release it (0); while a change is under way the newest wish waits for its end."""
         if self._plan is None:
             return
+        self._pool_set = pool_bytes
         if self._pool_id:
             self._pool_next = pool_bytes
             return
@@ -168,11 +190,32 @@ class ExpertCache(QObject):
         self._pool_id = self._engine.send(protocol.SetPool, pool_bytes=pool_bytes, staging_bytes=staging)
         self.changed.emit()
 
-    def set_pins(self, layer: int, experts: Iterable[int], pin: str) -> None:
-        """Pin experts of a layer to "gpu" or "cpu", or leave them to the policy ("auto")."""
-        pins = tuple(ExpertPin(layer=layer, expert=expert, pin=pin) for expert in experts)
+    def send_pins(self, pins: Pins) -> None:
+        """Pin experts to "gpu" or "cpu", or leave them to the policy ("auto"), in layers that are computed one by one.
+
+        Args:
+            pins: By (layer, expert); not to be written to afterwards.
+        """
         if self._plan is not None and pins:
-            self._pin_ids.add(self._engine.send(protocol.SetPins, pins=pins))
+            request = self._engine.send(protocol.SetPins, pins=orders_of(pins))
+            self._ordered[request] = pins
+            self._pins_before[request] = {cell: self._pins.get(cell, "auto") for cell in pins}
+            self._pins |= pins
+            self.changed.emit()
+
+    def note_pins(self, model: str, pins: Pins) -> None:
+        """The user pinned experts of the model with this fingerprint: the next load of it keeps them.
+
+        Also those of layers that the engine does not tell of, and while nothing is loaded.
+        """
+        if model == self._model:
+            self._pins |= pins
+
+    def set_policy(self, policy: CachePolicy) -> None:
+        """Have the pool filled by another policy."""
+        if self._plan is not None:
+            self._policy_set = policy
+            self._policy_ids[self._engine.send(protocol.SetPolicy, policy=policy)] = policy
 
     # ---- reading ------------------------------------------------------------------------------
 
@@ -207,7 +250,7 @@ class ExpertCache(QObject):
 
     def _take(self, event: Any) -> None:
         if isinstance(event, protocol.Finished):
-            self._last_answer = event.cache
+            self._finished = event
             self.changed.emit()
         elif not event.id:
             return
@@ -217,9 +260,24 @@ class ExpertCache(QObject):
             self._set_polling()
         elif event.id == self._pool_id:
             self._take_pool(event)
-        elif event.id in self._pin_ids:
-            self._pin_ids.discard(event.id)
-            self._take_change(event)
+        elif event.id in self._ordered:
+            pins, before = self._ordered.pop(event.id), self._pins_before.pop(event.id)
+            if isinstance(event, protocol.Failed):
+                self._forget_order(before)
+            self._take_change(event, pins, before)
+        elif event.id in self._policy_ids:
+            self._take_policy(event, self._policy_ids.pop(event.id))
+
+    def _forget_order(self, before: Pins) -> None:
+        """The engine did not take an order: its experts are as before it, where they were not ordered anew meanwhile.
+
+        An order that came after it, and that may be refused too, follows then on what was before this one.
+        """
+        left = dict(before)
+        for request, pins in self._ordered.items():
+            again = left.keys() & pins.keys()
+            self._pins_before[request] |= {cell: left.pop(cell) for cell in again}
+        self._pins |= left
 
     def _take_facts(self, event: Any) -> None:
         if isinstance(event, protocol.CacheFacts):
@@ -232,17 +290,30 @@ class ExpertCache(QObject):
 
     def _take_pool(self, event: Any) -> None:
         self._pool_id = 0
+        wanted, following, self._pool_next = self._pool_wanted, self._pool_next, None
         if isinstance(event, protocol.CacheFacts):
-            self._pool_set = self._pool_wanted
-        wanted, self._pool_next = self._pool_next, None
-        if wanted is not None and wanted != self._pool_wanted:
-            self.set_pool(wanted)
-        self._take_change(event)
+            self._pool_taken = wanted
+        elif following in (None, wanted):
+            self._pool_set = self._pool_taken
+        if following not in (None, wanted):
+            self.set_pool(following)
+        loaded = self._plan.pool_bytes if self._plan else wanted
+        self._take_change(event, wanted, loaded if self._pool_taken is None else self._pool_taken)
 
-    def _take_change(self, event: Any) -> None:
+    def _take_policy(self, event: Any, wanted: CachePolicy) -> None:
+        if isinstance(event, protocol.CacheFacts):
+            self._policy_taken = wanted
+        elif not self._policy_ids:
+            self._policy_set = self._policy_taken
+        loaded = self._plan.policy if self._plan else wanted
+        self._take_change(event, wanted, self._policy_taken or loaded)
+
+    def _take_change(self, event: Any, wanted: object, instead: object) -> None:
+        """The engine answers a change; `instead` is what it goes on with where it did not make it."""
         if isinstance(event, protocol.CacheFacts):
             self._show(event, experts=bool(event.layers))
         elif isinstance(event, protocol.Failed):
+            self.not_taken.emit(wanted, instead)
             self._refuse(event)
             self.changed.emit()  # a wish that was shown is none any more
         self._settle()
@@ -259,10 +330,7 @@ class ExpertCache(QObject):
         log.warning("expert cache: %s", error.message)
         self.refused.emit(error)
 
-    def _remember_pins(self) -> None:
-        """Keep what the engine reports pinned; layers it does not report keep what they had."""
-        for layer, experts in (self._facts.layers if self._facts else {}).items():
-            for expert, letter in enumerate(experts.pins):
-                pin = PIN_OF_LETTER.get(letter, "auto")
-                if pin != "auto" or (layer, expert) in self._pins:
-                    self._pins[layer, expert] = pin
+
+def _single_layers(plan: Plan) -> set[int]:
+    """The layers whose experts are placed one by one."""
+    return {layer for layer, lane in plan.expert_lanes.items() if lane in (CPU_LANE, DISK_LANE)}

@@ -1,4 +1,4 @@
-"""The main window: wizard or chat in the middle, lanes and graphs beside, menus, the line of truth below."""
+"""The main window: wizard or chat in the middle, lanes, tuning and graphs beside, menus, the line of truth below."""
 
 import base64
 import logging
@@ -6,15 +6,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QByteArray, Qt, QTimer, QUrl, qVersion
-from PySide6.QtGui import QAction, QCloseEvent, QDesktopServices, QKeySequence
-from PySide6.QtWidgets import QDockWidget, QFileDialog, QMainWindow, QMessageBox, QStackedWidget, QWidget
+from PySide6.QtCore import QByteArray, QSize, Qt, QUrl, qVersion
+from PySide6.QtGui import QAction, QCloseEvent, QDesktopServices, QKeySequence, QResizeEvent
+from PySide6.QtWidgets import QDockWidget, QFileDialog, QMainWindow, QMessageBox, QSizePolicy, QStackedWidget, QWidget
 
 from app.engine.protocol import LogLine
 from app.errors import AppError, ErrorCode
 from app.library.folders import ensure_folder, log_folder, writing_error
-from app.ui.controller import ANSWERING, EMPTY, FAILED, LOADING, Controller
-from app.ui.lazy_dock import LazyDock
+from app.ui.controller import ANSWERING, EMPTY, FAILED, LENT, LOADING, Controller
+from app.ui.dock_area import DockArea
+from app.ui.hint_button import HintsButton
+from app.ui.orders import Orders
 from app.ui.settings import GEOMETRY, LAST_MODEL, LAYOUT, Settings
 from app.ui.theme import Theme
 from app.ui.truth_line import TruthLine
@@ -25,27 +27,44 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 APP_NAME = "Expert Lanes"
-LAYOUT_VERSION = 1
 NOTE_MILLISECONDS = 10_000
-DOCK_WIDTH = 420
-DOCK_HEIGHTS = (480, 300)
-"""Of lanes and graphs at first; the user's own sizes are kept."""
 
 
 def build_window(controller: Controller, theme: Theme, settings: Settings) -> "MainWindow":
     """The window with everything in it: the one place that knows all parts of the UI."""
     from app.ui.graphs.dock import GraphsDock  # noqa: PLC0415 - keeps the parts apart for tests
     from app.ui.lanes.dock import LanesDock  # noqa: PLC0415
+    from app.ui.tuning.dock import TuningDock  # noqa: PLC0415
     from app.ui.wizard import Wizard  # noqa: PLC0415
 
+    orders = Orders(controller)
     wizard = Wizard(controller, theme, last_model=settings.get(LAST_MODEL))
-    docks = (LanesDock(controller, theme), GraphsDock(controller, theme))
-    return MainWindow(controller, theme, settings, wizard, docks)
+    docks = (
+        LanesDock(controller, theme, orders),
+        TuningDock(controller, theme, orders),
+        GraphsDock(controller, theme, settings=settings),
+    )
+    return MainWindow(controller, theme, settings, wizard, docks, orders)
+
+
+class _PageStack(QStackedWidget):
+    """Pages of which only the one shown needs room: the docks beside it get theirs."""
+
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
+
+    def minimumSizeHint(self) -> QSize:
+        """What the page shown needs."""
+        page = self.currentWidget()
+        return page.minimumSizeHint() if page is not None else super().minimumSizeHint()
 
 
 USUAL_SIZE = (1360, 860)
 MINIMUM_SIZE = (720, 520)
 FRAME_HEIGHT = 40  # room for a title bar, which is not part of the window's own size
+NARROW_WIDTH = 940
+"""Pixels: with less the list of conversations leaves its room to chat and docks, until it is asked for."""
 
 
 class MainWindow(QMainWindow):
@@ -58,36 +77,32 @@ class MainWindow(QMainWindow):
         settings: Settings,
         wizard: QWidget,
         docks: Sequence[QDockWidget] = (),
+        orders: Orders | None = None,
     ) -> None:
-        """`wizard` has a `finished` signal."""
+        """`wizard` has a `finished` signal; `orders` is the history that the docks share."""
         super().__init__()
         self._controller = controller
         self._theme = theme
         self._settings = settings
         self._chat: ChatPage | None = None
-        self._docks = tuple(docks)
+        self._orders = orders or Orders(controller)
+        self._orders.setParent(self)
         self.wizard = wizard
-        self._stack = QStackedWidget(self)
+        self._stack = _PageStack(self)
         self._stack.addWidget(wizard)
         self.setCentralWidget(self._stack)
         self.setWindowTitle(APP_NAME)
         self.resize(*USUAL_SIZE)
-        self.setDockOptions(
-            QMainWindow.DockOption.AnimatedDocks
-            | QMainWindow.DockOption.AllowTabbedDocks
-            | QMainWindow.DockOption.AllowNestedDocks
-        )
-        for dock in self._docks:
-            self.addDockWidget(Qt.DockWidgetArea.RightDockWidgetArea, dock)
-            dock.hide()
+        self._docks = DockArea(self, docks)
+        self._narrow, self._sidebar_before = False, True
         self.truth_line = TruthLine(controller, self)
         # Not as a permanent widget: with a stretch that would leave no room for passing messages.
         self.statusBar().addWidget(self.truth_line, 1)
+        self.hints = HintsButton(controller, self._orders, settings, self)
+        self.statusBar().addPermanentWidget(self.hints)
         self.statusBar().setSizeGripEnabled(False)
         self._make_actions()
         self._make_menus()
-        self._docks_wanted = True
-        self._docks_to_show: list[QDockWidget] = []
         self._restore()
         wizard.finished.connect(self.show_chat)
         controller.loaded.connect(self._loaded)
@@ -119,14 +134,14 @@ class MainWindow(QMainWindow):
     def show_chat(self) -> None:
         """Show the chat; the docks come with it unless the user closed them."""
         self._stack.setCurrentWidget(self.chat)
-        self._show_docks(True)
+        self._docks.show(True)
         self.chat.composer.setFocus()
         self._update_actions()
 
     def show_wizard(self) -> None:
         """Show the wizard, to choose another model; what is loaded stays loaded meanwhile."""
         self._keep_layout()
-        self._show_docks(False)
+        self._docks.show(False)
         self._stack.setCurrentWidget(self.wizard)
         self.wizard.setFocus()
         self._update_actions()
@@ -135,30 +150,6 @@ class MainWindow(QMainWindow):
         """Leave the wizard without loading anything."""
         self._controller.return_to_loaded()
         self.show_chat()
-
-    def _show_docks(self, show: bool) -> None:
-        if show == self._docks_wanted:
-            return
-        # The wizard needs the room and says itself what the docks would show.
-        if show:
-            self._docks_to_show = [dock for dock, visible in zip(self._docks, self._docks_open, strict=True) if visible]
-            QTimer.singleShot(0, self, self._show_next_dock)
-        else:
-            self._docks_open = tuple(not dock.isHidden() or dock in self._docks_to_show for dock in self._docks)
-            self._docks_to_show.clear()
-            for dock in self._docks:
-                dock.hide()
-        self._docks_wanted = show
-
-    def _show_next_dock(self) -> None:
-        """One in each turn of the event loop, after the chat: each makes its contents when it is first shown."""
-        if self._docks_to_show:
-            self._docks_to_show.pop(0).show()
-            QTimer.singleShot(0, self, self._show_next_dock)
-        elif self._docks_wanted and self._fresh_layout:
-            self._fresh_layout = False
-            self.resizeDocks(self._docks, DOCK_HEIGHTS[: len(self._docks)], Qt.Orientation.Vertical)
-            self.resizeDocks(self._docks, [DOCK_WIDTH] * len(self._docks), Qt.Orientation.Horizontal)
 
     # ---- menus --------------------------------------------------------------------------------
 
@@ -182,6 +173,10 @@ class MainWindow(QMainWindow):
         self.sidebar_action.setCheckable(True)
         self.sidebar_action.setChecked(True)
         self.sidebar_action.setShortcut(QKeySequence("Ctrl+B"))
+        self.undo_action = self._orders.stack.createUndoAction(self, self.tr("&Undo"))
+        self.undo_action.setShortcut(QKeySequence.StandardKey.Undo)
+        self.redo_action = self._orders.stack.createRedoAction(self, self.tr("&Redo"))
+        self.redo_action.setShortcuts([QKeySequence("Ctrl+Shift+Z"), QKeySequence("Ctrl+Y")])
         self.logs_action = self._action(self.tr("Open &log folder"), self._open_logs)
         self.about_action = self._action(self.tr("&About {app}").format(app=APP_NAME), self._about)
 
@@ -192,9 +187,11 @@ class MainWindow(QMainWindow):
         file_menu.addActions([self.export_action, self.settings_action])
         file_menu.addSeparator()
         file_menu.addAction(self.quit_action)
+        edit_menu = self.menuBar().addMenu(self.tr("&Edit"))
+        edit_menu.addActions([self.undo_action, self.redo_action])
         view_menu = self.menuBar().addMenu(self.tr("&View"))
         view_menu.addAction(self.sidebar_action)
-        for dock in self._docks:
+        for dock in self._docks.docks:
             view_menu.addAction(dock.toggleViewAction())
         help_menu = self.menuBar().addMenu(self.tr("&Help"))
         help_menu.addActions([self.logs_action, self.about_action])
@@ -209,12 +206,12 @@ class MainWindow(QMainWindow):
         in_chat = self.page is not self.wizard
         loading = self._controller.state == LOADING
         self.new_action.setEnabled(in_chat)
-        self.choose_action.setEnabled(in_chat and not loading and self._controller.state != ANSWERING)
+        self.choose_action.setEnabled(in_chat and self._controller.state not in (LOADING, ANSWERING, LENT))
         self.reload_action.setEnabled(in_chat and self._controller.state == FAILED)
         self.back_action.setEnabled(not in_chat and not loading)
         self.export_action.setEnabled(in_chat and self._controller.conversation.id is not None)
         self.sidebar_action.setEnabled(in_chat)
-        for dock in self._docks:
+        for dock in self._docks.docks:
             dock.toggleViewAction().setEnabled(in_chat)
         facts = self._controller.loaded_facts
         self.setWindowTitle(f"{facts.name} — {APP_NAME}" if facts else APP_NAME)
@@ -288,6 +285,16 @@ class MainWindow(QMainWindow):
             self._settings.set(LAST_MODEL, facts.files[0])
         self._update_actions()
 
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Hide the list of conversations when the window becomes narrow, and bring it back when it is wide again."""
+        super().resizeEvent(event)
+        narrow = self.width() < NARROW_WIDTH
+        if narrow != self._narrow:
+            self._narrow = narrow
+            if narrow:
+                self._sidebar_before = self.sidebar_action.isChecked()
+            self.sidebar_action.setChecked(not narrow and self._sidebar_before)
+
     # ---- begin and end ------------------------------------------------------------------------
 
     def _fit_to_screen(self) -> None:
@@ -310,27 +317,21 @@ class MainWindow(QMainWindow):
         if geometry:
             self.restoreGeometry(geometry)
         self._fit_to_screen()
-        layout = _decoded(self._settings.get(LAYOUT))
-        self._fresh_layout = not (layout and self.restoreState(layout, LAYOUT_VERSION))
-        if self._fresh_layout:
-            for dock in self._docks:
-                dock.show()
         # The window opens with the wizard; the docks wait for the chat.
-        self._show_docks(False)
+        self._docks.restore(_decoded(self._settings.get(LAYOUT)))
 
     def _keep_layout(self) -> None:
-        # With the wizard the docks are hidden, which is not how the user left them; nor are those still to come.
-        if self._docks_wanted and not self._docks_to_show:
-            self._settings.set(LAYOUT, _encoded(self.saveState(LAYOUT_VERSION)))
+        layout = self._docks.kept()
+        if layout is not None:
+            self._settings.set(LAYOUT, _encoded(layout))
 
     def closeEvent(self, event: QCloseEvent) -> None:
         """Keep the layout, then end the engine and everything that runs."""
         self._settings.set(GEOMETRY, _encoded(self.saveGeometry()))
         self._keep_layout()
         self.hide()
-        for dock in self._docks:
-            if isinstance(dock, LazyDock):
-                dock.shutdown()
+        self._docks.shutdown()
+        self.hints.shutdown()
         self._controller.shutdown()
         super().closeEvent(event)
 

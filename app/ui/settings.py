@@ -77,8 +77,19 @@ MAX_TOKENS = Setting(
 LAST_MODEL = Setting("last_model", "")
 GEOMETRY = Setting("window_geometry", "")
 LAYOUT = Setting("window_layout", "")
+GRAPHS_HIDDEN = Setting("graphs_hidden", "")
+HIDDEN_HINTS = Setting("hidden_hints", "")
 
-SETTINGS: tuple[Setting[Any], ...] = (THEME, TEMPERATURE, MAX_TOKENS, LAST_MODEL, GEOMETRY, LAYOUT)
+SETTINGS: tuple[Setting[Any], ...] = (
+    THEME,
+    TEMPERATURE,
+    MAX_TOKENS,
+    LAST_MODEL,
+    GEOMETRY,
+    LAYOUT,
+    GRAPHS_HIDDEN,
+    HIDDEN_HINTS,
+)
 
 
 class Settings(QObject):
@@ -124,7 +135,7 @@ class Settings(QObject):
                 raise ValueError("not an object")
         except FileNotFoundError:
             return {}
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             aside = self._path.with_suffix(".unreadable.json")
             log.warning("settings unreadable (%s); kept as %s", error, aside)
             try:

@@ -21,7 +21,14 @@ def smaller_plan(facts: ModelFacts, machine: Machine, plan: Plan) -> Plan | None
         if gpu is None:
             return None
         gpu = None
-    wishes = Wishes(gpu=gpu, n_ctx=n_ctx, kv_type=plan.kv_type, threads=plan.threads, pool_bytes=0)
+    wishes = Wishes(
+        gpu=gpu,
+        n_ctx=n_ctx,
+        kv_type=plan.kv_type,
+        threads=plan.threads,
+        pool_bytes=0,
+        experts_used=plan.experts_used,
+    )
     smaller = make_plan(facts, machine, wishes)
     layers = _layers_on_gpu(smaller)
     return with_lanes(smaller, facts, machine, layers, CPU_LANE) if layers else smaller

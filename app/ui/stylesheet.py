@@ -18,16 +18,17 @@ QMainWindow::separator {{ background: {window}; width: 8px; height: 8px; }}
 QMainWindow::separator:hover {{ background: {accent_soft}; }}
 QToolTip {{ background: {raised}; color: {text}; border: 1px solid {border}; padding: 6px 8px; }}
 
-QLabel[role="title"] {{ font-size: 20pt; font-weight: 600; }}
-QLabel[role="heading"] {{ font-size: 12pt; font-weight: 600; }}
+QLabel[role="title"] {{ font-size: {title}pt; font-weight: 600; }}
+QLabel[role="heading"] {{ font-size: {heading}pt; font-weight: 600; }}
 QLabel[role="strong"] {{ font-weight: 600; }}
 QLabel[role="muted"] {{ color: {muted}; }}
-QLabel[role="small"] {{ color: {muted}; font-size: 9pt; }}
-QLabel[role="figure"] {{ font-size: 14pt; font-weight: 600; }}
+QLabel[role="small"] {{ color: {muted}; font-size: {small}pt; }}
+QLabel[role="figure"] {{ font-size: {figure}pt; font-weight: 600; }}
 QLabel[role="warning"] {{ color: {warning}; }}
 QLabel[role="error"] {{ color: {error}; }}
 
 QFrame[role="card"] {{ background: {surface}; border: 1px solid {border}; border-radius: 10px; }}
+QFrame[role="popup"] {{ background: {window}; border: 1px solid {border_strong}; }}
 QFrame[role="code"] {{ background: {code}; border: 1px solid {border}; border-radius: 10px; }}
 QFrame[role="bubble"] {{ background: {accent_soft}; border: none; border-radius: 12px; }}
 QFrame[role="composer"] {{ background: {surface}; border: 1px solid {border_strong}; border-radius: 14px; }}
@@ -55,6 +56,7 @@ QPushButton[kind="quiet"] {{ background: transparent; border: 1px solid transpar
     padding: 4px 10px; }}
 QPushButton[kind="quiet"]:hover {{ background: {raised}; color: {text}; }}
 QPushButton[kind="quiet"]:focus {{ border: 1px solid {accent}; }}
+QPushButton[kind="quiet"]:disabled {{ color: {disabled}; }}
 QPushButton[kind="suggestion"] {{ text-align: left; padding: 12px 16px; border-radius: 10px;
     border: 1px solid {border}; }}
 QPushButton[kind="suggestion"]:hover {{ border-color: {accent}; background: {surface}; }}
@@ -118,9 +120,12 @@ QStatusBar::item {{ border: none; }}
 QStatusBar QLabel {{ color: {muted}; padding: 2px 8px; }}
 """
 
+_SIZES = {"title": 2.0, "heading": 1.2, "figure": 1.4, "small": 0.9}
+"""Size of a role's text, as a share of plain text's: the system's font may be twice the usual one."""
 
-def style_sheet(colors: "Colors", mix: Callable[[QColor, QColor, float], QColor]) -> str:
-    """The whole sheet in `colors`; `mix` blends two of them."""
+
+def style_sheet(colors: "Colors", mix: Callable[[QColor, QColor, float], QColor], points: float = 10.0) -> str:
+    """The whole sheet in `colors` for text of `points`; `mix` blends two colours."""
     names = {
         "window": colors.window,
         "surface": colors.surface,
@@ -143,4 +148,5 @@ def style_sheet(colors: "Colors", mix: Callable[[QColor, QColor, float], QColor]
         "error_soft": mix(colors.surface, colors.error, 0.08),
         "error_line": mix(colors.surface, colors.error, 0.45),
     }
-    return _SHEET.format(**{name: color.name() for name, color in names.items()})
+    sizes = {role: f"{points * share:g}" for role, share in _SIZES.items()}
+    return _SHEET.format(**{name: color.name() for name, color in names.items()}, **sizes)

@@ -103,6 +103,9 @@ def mix(first: QColor, second: QColor, fraction: float) -> QColor:
     )
 
 
+_USUAL_POINTS = 10.0
+
+
 class Theme(QObject):
     """Which look is on now; follows the system unless a look is forced.
 
@@ -149,7 +152,7 @@ class Theme(QObject):
 
     def _dress(self, application: QApplication) -> None:
         application.setPalette(palette(self.colors))
-        application.setStyleSheet(style_sheet(self.colors, mix))
+        application.setStyleSheet(style_sheet(self.colors, mix, application.font().pointSizeF()))
 
     def _system_changed(self, _scheme: Qt.ColorScheme) -> None:
         self._update()
@@ -199,13 +202,18 @@ def palette(colors: Colors) -> QPalette:
     return made
 
 
+def text_points(points: float) -> float:
+    """Points of a text that has `points` beside the usual interface font, where the system's own is larger."""
+    return points * max(1.0, QApplication.font().pointSizeF() / _USUAL_POINTS)
+
+
 def monospace_font(points: float = 10.0) -> QFont:
-    """The system's fixed-width font for code and figures in columns."""
+    """The system's fixed-width font for code and figures in columns; `points` beside the usual interface font."""
     font = QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont)
     # A system font counts as nothing chosen, and a widget would go back to the interface font.
     font.setFamilies(font.families())
     font.setStyleHint(QFont.StyleHint.Monospace)
-    font.setPointSizeF(points)
+    font.setPointSizeF(text_points(points))
     return font
 
 
@@ -223,12 +231,13 @@ def _mark(widget: QWidget, name: str, value: str) -> None:
     if widget.property(name) == value:
         return
     widget.setProperty(name, value)
-    widget.style().unpolish(widget)
-    widget.style().polish(widget)
+    if widget.testAttribute(Qt.WidgetAttribute.WA_WState_Polished):  # else it is styled when it is first needed
+        widget.style().unpolish(widget)
+        widget.style().polish(widget)
 
 
 def _interface_font() -> QFont:
     """The system's own font, never smaller than is comfortable to read for long."""
     font = QFontDatabase.systemFont(QFontDatabase.SystemFont.GeneralFont)
-    font.setPointSizeF(max(10.0, font.pointSizeF()))
+    font.setPointSizeF(max(_USUAL_POINTS, font.pointSizeF()))
     return font

@@ -1,190 +1,136 @@
-"""The status bar's permanent line: what is loaded, where, and the prediction beside the engine's own report."""
+"""The status bar's permanent line: what is loaded, where, and predictions beside what was reported and measured."""
 
-from PySide6.QtCore import QCoreApplication
-from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QWidget
+from PySide6.QtWidgets import QWidget
 
-from app.engine.protocol import Loaded
-from app.placement.comparison import memory_table
-from app.placement.plan import CPU_LANE, Plan
-from app.ui.controller import FAILED, LOADING, Controller
-from app.ui.expert_cache import ExpertCache
-from app.ui.theme import GRID, set_role
-from app.ui.widgets import ElidedLabel
-from app.ui.words import in_bytes, in_percent, number, part_in_words
+from app.ui.controller import FAILED, LENT, LOADING, Controller
+from app.ui.fact_row import Fact, FactRow
+from app.ui.loaded_speed import LoadedSpeed
+from app.ui.theme import set_role
+from app.ui.truth_words import (
+    devices_in_words,
+    expert_device_in_words,
+    lanes_in_words,
+    memory_in_detail,
+    memory_in_short,
+    memory_in_words,
+    planned_memory_in_words,
+    planned_pool_in_words,
+    pool_detail,
+    pool_in_short,
+    pool_in_words,
+    speed_in_detail,
+    speed_in_short,
+    speed_in_words,
+    totals_in_detail,
+)
+from app.ui.words import number
 
 
-class TruthLine(QWidget):
-    """Model, devices, memory, expert device; details in the tooltips."""
+class TruthLine(FactRow):
+    """Model, devices, differences, memory, speed, and the pool; the whole of each in its tooltip.
+
+    What is requested, allocated and used, and what was predicted and came of it, stay in sight; where the model is
+    gives way to them in a narrow window.
+    """
 
     def __init__(self, controller: Controller, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+        self.model = Fact()
+        self.devices = Fact()
+        self.memory = Fact(keeps=True)
+        self.speed = Fact(keeps=True)
+        self.difference = Fact(keeps=True)
+        self.expert_device = Fact(keeps=True)
+        super().__init__(
+            (self.model, self.devices, self.difference, self.memory, self.speed, self.expert_device),
+            (self.devices, self.model, self.memory, self.expert_device, self.speed, self.difference),
+            parent,
+        )
         self._controller = controller
-        self.model = ElidedLabel("", self)
-        self.devices = ElidedLabel("", self)
-        self.memory = ElidedLabel("", self)
-        self.expert_device = ElidedLabel("", self)
-        self.difference = ElidedLabel("", self)
         set_role(self.difference, "warning")
-        self.model.setAccessibleName(self.tr("Model"))
-        self.devices.setAccessibleName(self.tr("Devices"))
-        self.memory.setAccessibleName(self.tr("Memory"))
-        self.expert_device.setAccessibleName(self.tr("Expert device"))
-        self.difference.setAccessibleName(self.tr("Differences from the plan"))
-        row = QHBoxLayout(self)
-        row.setContentsMargins(GRID, 0, GRID, 0)
-        row.setSpacing(GRID)
-        for label in (self.model, self.devices, self.memory, self.difference, self.expert_device):
-            label.setSizePolicy(QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Preferred)
-            label.setMinimumWidth(4 * GRID)  # so that a narrow window shortens the words, with an ellipsis
-            row.addWidget(label)
-        row.addStretch(1)
-        controller.state_changed.connect(lambda _state: self._update())
-        controller.loaded.connect(lambda _report: self._update())
-        controller.cache.changed.connect(self._show_pool)
+        for fact, name in (
+            (self.model, self.tr("Model")),
+            (self.devices, self.tr("Devices")),
+            (self.memory, self.tr("Memory")),
+            (self.speed, self.tr("Speed")),
+            (self.difference, self.tr("Differences from the plan")),
+            (self.expert_device, self.tr("Expert device")),
+        ):
+            fact.set_name(name)
+        self._predicted = LoadedSpeed(controller, self)
+        controller.state_changed.connect(self._update)
+        controller.loaded.connect(self._update)
+        controller.plan_changed.connect(self._update)
+        controller.finished.connect(self._update)
+        controller.cache.changed.connect(self._update)
+        self._predicted.changed.connect(self._update)
+        # It is always seen: so the pool's own facts are, not only what the plan asked for.
+        controller.cache.watch(self, experts=False)
         self._update()
 
-    @property
-    def text(self) -> str:
-        """The whole line."""
-        labels = (self.model, self.devices, self.memory, self.difference, self.expert_device)
-        return " | ".join(label.text() for label in labels if label.text())
+    def _update(self, *_: object) -> None:
+        controller = self._controller
+        if controller.loaded_facts is None or controller.loaded_plan is None or controller.loaded_report is None:
+            self._show_nothing_loaded()
+        else:
+            self._show_loaded()
+        self.fit()
 
-    def _update(self) -> None:
+    def _show_loaded(self) -> None:
         controller = self._controller
         facts, plan, report = controller.loaded_facts, controller.loaded_plan, controller.loaded_report
-        if facts is None or plan is None or report is None:
-            self._show_nothing_loaded(controller.state)
-            return
-        self.model.setText(f"{facts.name} ({facts.quantization})")
-        self.model.setToolTip("\n".join(facts.files))
-        self.devices.setText(devices_in_words(plan, report))
-        self.devices.setToolTip(lanes_in_words(report))
-        self.memory.setText(memory_in_words(plan, report))
-        self.memory.setToolTip(memory_in_detail(plan, report))
+        cache, machine = controller.cache, controller.machine
+        self.model.show_fact(f"{facts.name} ({facts.quantization})", detail="\n".join(facts.files))
+        self.devices.show_fact(devices_in_words(plan, report), detail=lanes_in_words(report))
+        detail = [memory_in_detail(plan, report)]
+        detail += [totals_in_detail(plan, machine, report)] if machine is not None else []
+        self.memory.show_fact(memory_in_words(plan, report), memory_in_short(plan, report), "\n".join(detail))
+        speed, finished = self._predicted.speed, cache.last_finished
+        self.speed.show_fact(
+            speed_in_words(speed, finished, loaded=True),
+            speed_in_short(speed, finished),
+            speed_in_detail(speed, finished),
+        )
         self._show_pool()
         count = len(report.differences)
         one = self.tr("1 difference from the plan")
         many = self.tr("{count} differences from the plan").format(count=number(count))
-        self.difference.setText(("" if not count else one) if count < 2 else many)
+        self.difference.show_fact(("" if not count else one) if count < 2 else many)
         self.difference.setToolTip("\n".join(report.differences))
-        self.difference.setVisible(count > 0)
 
     def _show_pool(self) -> None:
-        """The expert device, or the pool it fills where one was asked for."""
-        facts, report = self._controller.loaded_facts, self._controller.loaded_report
-        if facts is None or report is None:
-            return
-        words, reason = pool_in_words(self._controller.cache)
-        self.expert_device.setText(words or expert_device_in_words(report, moe=bool(facts.moe_layers)))
-        self.expert_device.setToolTip(reason if words else report.reason)
+        """The pool; where none is asked for, whether routings are counted at all."""
+        controller = self._controller
+        facts, plan, report, cache = (
+            controller.loaded_facts,
+            controller.loaded_plan,
+            controller.loaded_report,
+            controller.cache,
+        )
+        words, reason = pool_in_words(cache)
+        if words:
+            detail = "\n".join(its for its in (reason, pool_detail(cache)) if its)
+            self.expert_device.show_fact(words, pool_in_short(cache), detail)
+        elif plan.pool_bytes and report.expert_device:
+            self.expert_device.show_fact(planned_pool_in_words(plan, loaded=True))
+        else:
+            said = expert_device_in_words(report, moe=bool(facts.moe_layers))
+            self.expert_device.show_fact(said, detail=report.reason)
 
-    def _show_nothing_loaded(self, state: str) -> None:
+    def _show_nothing_loaded(self) -> None:
+        controller = self._controller
+        facts, plan = controller.facts, controller.plan
         words = {
             LOADING: self.tr("Loading the model…"),
             FAILED: self.tr("No model is loaded: the last load or the engine failed"),
+            LENT: self.tr("No model is loaded: auto-tune is measuring plans"),
         }
-        self.model.setText(words.get(state, self.tr("No model is loaded")))
-        self.model.setToolTip("")
-        for label in (self.devices, self.memory, self.expert_device, self.difference):
-            label.clear()
-            label.setToolTip("")
-        self.difference.hide()
-
-
-def devices_in_words(plan: Plan, report: Loaded) -> str:
-    """Where attention and experts are, as the engine reports it.
-
-    Attention is where its cache is; what the engine reports no cache of is named as planned.
-    """
-    translate = QCoreApplication.translate
-    lanes = sorted(set(report.expert_layers.values()))
-    caches = sorted({buffer.device for buffer in report.buffers if buffer.part == "kv" and buffer.bytes})
-    if caches and lanes in ([], caches):
-        return " + ".join(caches)
-    attention = " + ".join(caches)
-    if not caches:
-        attention = translate("TruthLine", "{device} (planned)").format(device=plan.gpu or CPU_LANE)
-    if not lanes:
-        return attention
-    words = translate("TruthLine", "attention on {attention}, experts on {lanes}")
-    return words.format(attention=attention, lanes=" + ".join(lanes))
-
-
-def lanes_in_words(report: Loaded) -> str:
-    """How many layers' experts each lane holds, one line each."""
-    counts: dict[str, int] = {}
-    for lane in report.expert_layers.values():
-        counts[lane] = counts.get(lane, 0) + 1
-    words = QCoreApplication.translate("TruthLine", "Experts of {count} layers on {lane}")
-    return "\n".join(words.format(count=number(counts[lane]), lane=lane) for lane in sorted(counts))
-
-
-def memory_in_words(plan: Plan, report: Loaded) -> str:
-    """Prediction and report, of the parts that both name: nothing else may be compared."""
-    both = [
-        (row.predicted_bytes, row.reported_bytes)
-        for row in memory_table(plan, report.buffers)
-        if row.predicted_bytes is not None and row.reported_bytes is not None
-    ]
-    translate = QCoreApplication.translate
-    if not both:
-        return translate("TruthLine", "The engine reports nothing that was predicted")
-    words = translate("TruthLine", "Predicted {predicted} · reported by the engine {reported}")
-    predicted, reported = (sum(sizes) for sizes in zip(*both, strict=True))
-    return words.format(predicted=in_bytes(predicted), reported=in_bytes(reported))
-
-
-def memory_in_detail(plan: Plan, report: Loaded) -> str:
-    """Prediction and report by device and part, also of what only one of them names."""
-    translate = QCoreApplication.translate
-    both = translate("TruthLine", "{device}, {part}: predicted {predicted}, reported {reported}")
-    predicted_only = translate("TruthLine", "{device}, {part}: predicted {predicted}, not reported by the engine")
-    reported_only = translate("TruthLine", "{device}, {part}: not predicted, reported {reported}")
-    lines = []
-    for row in memory_table(plan, report.buffers):
-        words = both
-        if row.reported_bytes is None:
-            words = predicted_only
-        elif row.predicted_bytes is None:
-            words = reported_only
-        lines.append(
-            words.format(
-                device=row.device,
-                part=part_in_words(row.part),
-                predicted=in_bytes(row.predicted_bytes or 0),
-                reported=in_bytes(row.reported_bytes or 0),
-            )
-        )
-    return "\n".join(lines)
-
-
-def pool_in_words(cache: ExpertCache) -> tuple[str, str]:
-    """The pool's three facts, and why it is not used; empty where none was asked for or nobody has looked.
-
-    The latest facts count; who has not looked still has the last answer's report.
-    """
-    pool, last = cache.facts.pool if cache.facts else None, cache.last_answer
-    told = pool or last
-    if told is None or not told.requested_bytes:
-        return "", ""
-    translate = QCoreApplication.translate
-    words = translate("TruthLine", "Expert pool: requested {requested}, allocated {allocated}, {used}").format(
-        requested=in_bytes(told.requested_bytes),
-        allocated=in_bytes(told.allocated_bytes),
-        used=translate("TruthLine", "in use") if told.used else translate("TruthLine", "not in use"),
-    )
-    if last is not None and last.hits and last.misses is not None:
-        share = in_percent(last.hits / (last.hits + last.misses))
-        words += translate("TruthLine", ", hits {share}").format(share=share)
-    return words, told.reason
-
-
-def expert_device_in_words(report: Loaded, *, moe: bool) -> str:
-    """Whether the routings of the CPU lane's experts are counted."""
-    translate = QCoreApplication.translate
-    if not moe:
-        return translate("TruthLine", "Dense model: it has no experts")
-    if report.expert_device:
-        return translate("TruthLine", "Expert device on: routings on the CPU lane are counted")
-    words = translate("TruthLine", "Expert device off: routings are not counted")
-    return f"{words} ({report.reason})" if report.reason else words
+        self.model.show_fact(words.get(controller.state, self.tr("No model is loaded")))
+        self.devices.show_fact("")
+        self.difference.show_fact("")
+        if plan is None or facts is None or controller.state == LENT:
+            for fact in (self.memory, self.speed, self.expert_device):
+                fact.show_fact("")
+            return
+        self.memory.show_fact(planned_memory_in_words(plan))
+        self.speed.show_fact(speed_in_words(plan.speed, None, loaded=False), speed_in_short(plan.speed, None))
+        self.expert_device.show_fact(planned_pool_in_words(plan, loaded=False) if facts.moe_layers else "")

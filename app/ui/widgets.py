@@ -5,7 +5,15 @@ from dataclasses import dataclass
 
 from PySide6.QtCore import QRectF, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QColor, QPainter, QPainterPath, QPaintEvent
-from PySide6.QtWidgets import QLabel, QPushButton, QSizePolicy, QWidget
+from PySide6.QtWidgets import (
+    QLabel,
+    QPushButton,
+    QSizePolicy,
+    QStyle,
+    QStyleOptionButton,
+    QStylePainter,
+    QWidget,
+)
 
 from app.ui.theme import Colors, Theme
 
@@ -71,6 +79,7 @@ class CancelButton(QPushButton):
 ColorOf = Callable[[Colors], QColor]
 """Takes a colour from the look in force, so that a widget follows when that changes."""
 
+LEAST_BUTTON_WIDTH = 120
 BAR_HEIGHT = 12
 SWATCH = 10
 _GAP = 1.0
@@ -149,6 +158,28 @@ class Swatch(QWidget):
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setBrush(self._color(self._theme.colors))
         painter.drawRoundedRect(self.rect(), self._rounding, self._rounding)
+        painter.end()
+
+
+class ElidedButton(QPushButton):
+    """A button whose words end in an ellipsis where they do not fit; a screen reader hears all of them."""
+
+    def __init__(self, text: str, parent: QWidget | None = None) -> None:
+        super().__init__(text, parent)
+        self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
+
+    def minimumSizeHint(self) -> QSize:
+        """Narrow, if need be."""
+        return QSize(LEAST_BUTTON_WIDTH, super().minimumSizeHint().height())
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        """Paint what fits."""
+        option = QStyleOptionButton()
+        self.initStyleOption(option)
+        room = self.style().subElementRect(QStyle.SubElement.SE_PushButtonContents, option, self).width()
+        option.text = self.fontMetrics().elidedText(self.text(), Qt.TextElideMode.ElideRight, room)
+        painter = QStylePainter(self)
+        painter.drawControl(QStyle.ControlElement.CE_PushButton, option)
         painter.end()
 
 

@@ -159,10 +159,11 @@ def test_half_a_surrogate_pair_is_stored_as_a_replacement_and_a_whole_one_as_its
     assert contents(store.active_path(conversation)) == ["a\ufffdb 🙂"]
 
 
-def test_figures_that_cannot_be_read_are_left_out_and_the_message_stays(store, caplog):
+@pytest.mark.parametrize("figures", ["{}", '{"more": ' + "[" * 100_000], ids=["nothing", "deep"])
+def test_figures_that_cannot_be_read_are_left_out_and_the_message_stays(store, caplog, figures):
     conversation = store.new_conversation()
     message = store.add_message(conversation, None, "assistant", "text")
-    store._connection.execute("UPDATE messages SET figures = '{}' WHERE id = ?", (message,))
+    store._connection.execute("UPDATE messages SET figures = ? WHERE id = ?", (figures, message))
     (read,) = store.active_path(conversation)
     assert (read.content, read.figures) == ("text", None)
     assert "figures" in caplog.text

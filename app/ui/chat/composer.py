@@ -6,7 +6,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QFocusEvent, QFontMetricsF, QKeyEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPlainTextEdit, QPushButton, QVBoxLayout, QWidget
 
-from app.ui.theme import GRID, set_kind, set_role
+from app.ui.theme import GRID, set_kind, set_role, text_points
 
 MOST_LINES = 8
 TEXT_POINTS = 10.5
@@ -126,7 +126,7 @@ class _Edit(QPlainTextEdit):
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.viewport().setAutoFillBackground(False)
         font = self.font()
-        font.setPointSizeF(TEXT_POINTS)
+        font.setPointSizeF(text_points(TEXT_POINTS))
         self.setFont(font)
         self.document().setDocumentMargin(2)
         set_role(self, "bare")

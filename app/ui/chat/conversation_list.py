@@ -3,8 +3,8 @@
 import logging
 from typing import TYPE_CHECKING, Any
 
-from PySide6.QtCore import QAbstractListModel, QModelIndex, QObject, QPersistentModelIndex, Qt, Signal
-from PySide6.QtWidgets import QFrame, QLabel, QListView, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtCore import QAbstractListModel, QModelIndex, QObject, QPersistentModelIndex, QSize, Qt, Signal
+from PySide6.QtWidgets import QFrame, QLabel, QListView, QPushButton, QSizePolicy, QVBoxLayout, QWidget
 
 from app.errors import AppError
 from app.ui.conversation import Conversation
@@ -80,7 +80,7 @@ class ConversationList(QFrame):
         super().__init__(parent)
         self._conversation = conversation
         set_role(self, "sidebar")
-        self.setFixedWidth(WIDTH)
+        self.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Preferred)
         new = QPushButton(self.tr("New conversation"), self)
         new.setToolTip(self.tr("Start a new conversation (Ctrl+N)"))
         new.clicked.connect(self.new_wanted)
@@ -113,6 +113,10 @@ class ConversationList(QFrame):
     def view(self) -> QListView:
         """The list."""
         return self._view
+
+    def sizeHint(self) -> QSize:
+        """The usual width, or more where the button's words need it."""
+        return QSize(max(WIDTH, self.minimumSizeHint().width()), super().sizeHint().height())
 
     def _open(self, index: QModelIndex) -> None:
         self._conversation.show(self._model.conversation_at(index.row()))

@@ -4,6 +4,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
 from app.ui.theme import GRID, READABLE_WIDTH, set_kind, set_role
+from app.ui.widgets import ElidedButton
 
 
 class EmptyState(QWidget):
@@ -22,6 +23,7 @@ class EmptyState(QWidget):
         title = QLabel(self.tr("What would you like to know?"), self)
         set_role(title, "title")
         title.setAlignment(Qt.AlignmentFlag.AlignHCenter)
+        title.setWordWrap(True)
         self._model = QLabel(self)
         self._model.setAlignment(Qt.AlignmentFlag.AlignHCenter)
         self._model.setWordWrap(True)
@@ -65,7 +67,8 @@ class EmptyState(QWidget):
         )
 
     def _example(self, text: str) -> QPushButton:
-        button = QPushButton(text, self)
+        button = ElidedButton(text, self)
+        button.setToolTip(text)
         set_kind(button, "suggestion")
         button.clicked.connect(lambda: self.asked.emit(text))
         return button

@@ -12,7 +12,7 @@ from app.ui.chat.answer_body import AnswerBody
 from app.ui.chat.markdown import TextLook
 from app.ui.chat.stack import Stack
 from app.ui.chat.text_view import TextView
-from app.ui.theme import GRID, Theme, monospace_font, set_kind, set_role
+from app.ui.theme import GRID, Theme, monospace_font, set_kind, set_role, text_points
 from app.ui.words import in_percent, in_seconds, in_tokens, in_tokens_per_second, number
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ BUBBLE_SHARE = 0.85
 
 def text_look(theme: Theme) -> TextLook:
     """How messages look in `theme`."""
-    return TextLook(TEXT_POINTS, monospace_font(TEXT_POINTS - 0.5), theme.colors)
+    return TextLook(text_points(TEXT_POINTS), monospace_font(TEXT_POINTS - 0.5), theme.colors)
 
 
 class QuestionMessage(QWidget):
@@ -61,7 +61,7 @@ class QuestionMessage(QWidget):
 
     def _set_width(self, column: int) -> None:
         font = self._view.font()
-        font.setPointSizeF(TEXT_POINTS)
+        font.setPointSizeF(text_points(TEXT_POINTS))
         metrics = QFontMetricsF(font)
         longest = max((metrics.horizontalAdvance(line[:400]) for line in self._text.splitlines()), default=0)
         padding = 4 * GRID + 4

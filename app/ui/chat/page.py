@@ -16,7 +16,7 @@ from app.ui.chat.conversation_list import ConversationList
 from app.ui.chat.empty_state import EmptyState
 from app.ui.chat.message import AnswerMessage
 from app.ui.chat.transcript import Transcript
-from app.ui.controller import ANSWERING, EMPTY, FAILED, LOADING, READY, Controller
+from app.ui.controller import ANSWERING, EMPTY, FAILED, LENT, LOADING, READY, Controller
 from app.ui.theme import GRID, READABLE_WIDTH, Theme, set_kind
 from app.ui.words import number
 
@@ -194,6 +194,7 @@ class ChatPage(QWidget):
                 EMPTY: self.tr("Load a model first"),
                 LOADING: self.tr("The model is loading…"),
                 FAILED: self.tr("No model is loaded: load it again first"),
+                LENT: self.tr("Auto-tune is measuring plans: the model answers again when it ends"),
             }.get(state, "")
         )
         self.composer.set_answering(state == ANSWERING)

@@ -207,7 +207,14 @@ class Flow:
 
     def take_smaller(self, plan: Plan) -> None:
         """Take a plan that was made smaller than the wishes asked, as the wishes from now on."""
-        wishes = Wishes(gpu=plan.gpu, n_ctx=plan.n_ctx, kv_type=plan.kv_type, threads=plan.threads, tuned=False)
+        wishes = Wishes(
+            gpu=plan.gpu,
+            n_ctx=plan.n_ctx,
+            kv_type=plan.kv_type,
+            threads=plan.threads,
+            experts_used=plan.experts_used,
+            tuned=False,
+        )
         self._choices = replace(self._choices, wishes=wishes, plan=plan, plan_error=None, reduced=True)
 
     def _keeps_reduced(self, machine: Machine) -> bool:

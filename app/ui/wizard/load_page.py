@@ -12,7 +12,7 @@ from app.placement.memory_learning import DeviceMemory, device_totals
 from app.placement.plan import Plan
 from app.placement.words import describe_lanes, describe_plan
 from app.ui.theme import GRID, Theme, set_kind
-from app.ui.truth_line import expert_device_in_words
+from app.ui.truth_words import expert_device_in_words
 from app.ui.widgets import CancelButton
 from app.ui.wizard.widgets import Card, Page, clear_layout, label
 from app.ui.wizard.words import device_word, tr

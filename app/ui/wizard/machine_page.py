@@ -4,8 +4,20 @@ from PySide6.QtCore import QLocale, QTime, Signal
 from PySide6.QtWidgets import QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
 from app.errors import AppError
-from app.hardware.facts import Gpu, GpuKind, Machine, Ram
-from app.hardware.words import describe_cpu, describe_disk, describe_gpu, describe_ram
+from app.hardware.facts import Gpu, GpuKind, Machine, Ram, one_row_per_card
+from app.hardware.words import (
+    cpu_details,
+    describe_cpu,
+    describe_disk,
+    describe_engine_cpu,
+    describe_gpu,
+    describe_identity,
+    describe_power,
+    describe_ram,
+    gpu_details,
+    ram_details,
+    unseen_words,
+)
 from app.ui.machine_words import why_no_gpu
 from app.ui.theme import GRID, Theme, set_role
 from app.ui.widgets import StackedBar
@@ -97,17 +109,25 @@ class MachinePage(Page):
         self.set_looking(False)
         self._meaning.setText(machine_meaning(machine))
         clear_layout(self._gpus)
-        for gpu in machine.gpus:
-            self._gpus.addWidget(_GpuCard(gpu, self._theme))
+        for devices in one_row_per_card(machine.gpus):
+            self._gpus.addWidget(_GpuCard(devices, self._theme))
         if not machine.gpus:
-            self._gpus.addWidget(_GpuCard(None, self._theme, why_no_gpu(machine)))
+            self._gpus.addWidget(_GpuCard((), self._theme, why_no_gpu(machine)))
         self._memory.show_ram(machine.ram)
-        rows = [(self.tr("Processor"), describe_cpu(machine.cpu)), (self.tr("Disk"), describe_disk(machine.disk))]
+        rows = [(self.tr("Processor"), "\n".join((describe_cpu(machine.cpu), *cpu_details(machine.cpu))))]
+        if details := ram_details(machine.ram):
+            rows.append((self.tr("Memory"), "\n".join(details)))
+        rows.append((self.tr("Disk"), describe_disk(machine.disk)))
+        if machine.power and (power := describe_power(machine.power)):
+            rows.append((self.tr("Power"), power))
         engine = machine.engine
         if engine is not None:
             words = self.tr("llama.cpp through llama-cpp-python {version}, built for {build}")
-            rows.append((self.tr("Engine"), words.format(version=engine.llama_cpp_python, build=engine.build)))
-        rows.append((self.tr("System"), machine.os))
+            said = words.format(version=engine.llama_cpp_python, build=engine.build)
+            rows.append((self.tr("Engine"), "\n".join(filter(None, (said, describe_engine_cpu(engine))))))
+        rows.append((self.tr("System"), ", ".join(filter(None, (machine.os, describe_identity(machine))))))
+        if unseen := unseen_words(machine):
+            rows.append((self.tr("Not seen"), "\n".join(unseen)))
         self._rows.show_rows(rows)
         notes = list(machine.notes)
         if engine is not None and machine.gpus:  # without a GPU its card says them
@@ -123,19 +143,26 @@ class MachinePage(Page):
 
 
 class _GpuCard(Card):
-    """One GPU with its memory as a bar, or why there is none."""
+    """One GPU, by whatever backends, with its memory as a bar; or why there is none."""
 
-    def __init__(self, gpu: Gpu | None, theme: Theme, why_none: str = "", parent: QWidget | None = None) -> None:
+    def __init__(
+        self, devices: tuple[Gpu, ...], theme: Theme, why_none: str = "", parent: QWidget | None = None
+    ) -> None:
         super().__init__(theme, parent=parent)
         self._words = label()
-        if gpu is None:
+        if not devices:
             self.set_heading(self.tr("No graphics card to compute on"))
             self._words.setText(why_none)
             set_role(self._words, "muted")
             self.column.addWidget(self._words)
             return
+        gpu = devices[0]
         self.set_heading(gpu_heading(gpu))
-        self._words.setText(describe_gpu(gpu))
+        lines = [describe_gpu(gpu), *gpu_details(gpu)]
+        if len(devices) > 1:
+            names = ", ".join(device.device for device in devices[1:])
+            lines.append(self.tr("The same card can be used as {names} too.").format(names=names))
+        self._words.setText("\n".join(lines))
         self.column.addWidget(self._words)
         if gpu.kind is GpuKind.SOFTWARE:
             self._words.setText(self.tr("software driver: for testing, not faster") + "\n" + describe_gpu(gpu))

@@ -120,10 +120,12 @@ class ModelPage(Page):
         self.models.select(path)
 
     def _open(self) -> None:
+        folder = Path(self._facts.files[0]).parent if self._facts else self._models_folder
+        # Of a folder that is not there the dialog would make the name of a file in the one above.
         name, _ = QFileDialog.getOpenFileName(
             self,
             self.tr("Open a GGUF file"),
-            str(Path(self._facts.files[0]).parent if self._facts else self._models_folder),
+            str(folder if folder.is_dir() else Path.home()),
             self.tr("GGUF models (*.gguf *.GGUF);;All files (*)"),
         )
         if name:

@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QCheckBox, QComboBox, QSpinBox, QWidget
 from app.hardware.facts import GpuKind, Machine
 from app.placement.plan import KV_TYPES, Plan
 from app.placement.planner import AUTO_GPU, Wishes
+from app.ui.number_boxes import TokenSpin, WheelGuard
 from app.ui.theme import GRID, Theme
 from app.ui.wizard.flow import Choices
 from app.ui.wizard.widgets import Card, label
@@ -16,7 +17,6 @@ from app.ui.words import in_bytes, number
 
 MOST_TOKENS = 16 * 1024 * 1024
 """Far above any model: what a model does not take, the planner refuses with its reason."""
-LEAST_STEP = 1024
 MOST_THREADS = 1024
 
 
@@ -31,6 +31,7 @@ class PlanControls(Card):
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(theme, self.tr("Your choices"), parent)
+        self._guard = WheelGuard(self)
         self.gpu = QComboBox()
         self.context = TokenSpin()
         self.kv_type = QComboBox()
@@ -83,7 +84,7 @@ class PlanControls(Card):
         control.setAccessibleDescription(help_text)
         control.setToolTip(help_text)
         control.setMinimumHeight(32)
-        control.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self._guard.guard(control)
         control.installEventFilter(self)
         if self.column.count() > 1:
             self.column.addSpacing(GRID)
@@ -92,10 +93,7 @@ class PlanControls(Card):
         self.column.addWidget(label(help_text, "small"))
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """Scrolling the page over a control changes nothing; Enter in a changed field only takes the value."""
-        if event.type() is QEvent.Type.Wheel and isinstance(watched, QWidget) and not watched.hasFocus():
-            event.ignore()
-            return True
+        """Enter in a changed field only takes the value."""
         if event.type() is QEvent.Type.KeyPress and isinstance(watched, QSpinBox) and _is_enter(event):
             before = self.wishes
             watched.interpretText()
@@ -155,20 +153,6 @@ class PlanControls(Card):
 
     def _changed(self) -> None:
         self.wished.emit(self.wishes)
-
-
-class TokenSpin(QSpinBox):
-    """A number of tokens whose steps double and halve it; the least step leads to "Automatic"."""
-
-    def stepBy(self, steps: int) -> None:
-        """Go to the next power of two that way."""
-        value = self.value()
-        for _ in range(abs(steps)):
-            if steps > 0:
-                value = LEAST_STEP if value < LEAST_STEP else 1 << value.bit_length()
-            else:
-                value = 0 if value <= LEAST_STEP else 1 << ((value - 1).bit_length() - 1)
-        self.setValue(value)
 
 
 def _is_enter(event: QEvent) -> bool:

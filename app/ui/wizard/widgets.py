@@ -28,7 +28,9 @@ COLUMNS_WIDTH = 820
 CARD_RADIUS = 10
 
 
-def label(text: str = "", role: str = "", *, wraps: bool = True, selectable: bool = False) -> QLabel:
+def label(
+    text: str = "", role: str = "", *, wraps: bool = True, selectable: bool = False, parent: QWidget | None = None
+) -> QLabel:
     """A label of plain text, which must not be read as markup: much of it comes from files.
 
     Args:
@@ -36,8 +38,9 @@ def label(text: str = "", role: str = "", *, wraps: bool = True, selectable: boo
         role: See `app.ui.theme`.
         wraps: Whether long text goes on in the next line.
         selectable: Whether it can be selected with the mouse; such labels are slow to lay out.
+        parent: What it is shown in; a layout would give it one, and have it styled once more.
     """
-    made = QLabel(text)
+    made = QLabel(text, parent)
     made.setTextFormat(Qt.TextFormat.PlainText)
     made.setWordWrap(wraps)
     if selectable:
@@ -122,7 +125,7 @@ class Card(QFrame):
         self.column = QVBoxLayout(self)
         self.column.setContentsMargins(2 * GRID + 4, 2 * GRID, 2 * GRID + 4, 2 * GRID)
         self.column.setSpacing(GRID)
-        self.heading = label(heading, "heading")
+        self.heading = label(heading, "heading", parent=self)
         self.column.addWidget(self.heading)
         self.heading.setVisible(bool(heading))  # only now: a widget without a parent would become a window
         self.heading.setContentsMargins(0, 0, 0, GRID // 2)

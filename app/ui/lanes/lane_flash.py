@@ -1,0 +1,115 @@
+"""Cells that flash in a lane after a change: what came here, and what left, for a third of a second."""
+
+from dataclasses import dataclass
+from time import monotonic
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+from PySide6.QtCore import QObject, Qt, QTimer
+from PySide6.QtGui import QColor
+
+from app.ui.lanes.board import Board, Change
+from app.ui.lanes.lane_info import GPU
+from app.ui.lanes.lane_paint import Tint
+from app.ui.lanes.motion import FRAME_MILLISECONDS, MILLISECONDS, motion_wanted
+from app.ui.theme import Colors
+
+if TYPE_CHECKING:
+    from app.ui.lanes.lane_area import LaneArea
+
+_STRENGTH = 0.9
+
+
+@dataclass(frozen=True, eq=False)
+class _Flash:
+    """Cells of one colour: by row and expert where they came here, by line and column where they left."""
+
+    began: float
+    first: NDArray[np.intp]
+    second: NDArray[np.intp]
+    came: bool
+    going_to_gpu: bool
+
+
+class LaneFlash(QObject):
+    """The flashes of one lane; its timer runs only while there are any."""
+
+    def __init__(self, view: "LaneArea") -> None:
+        super().__init__(view)
+        self._view = view
+        self._flashes: list[_Flash] = []
+        self._timer = QTimer(self)
+        self._timer.setTimerType(Qt.TimerType.PreciseTimer)
+        self._timer.setInterval(2 * FRAME_MILLISECONDS)  # a fade needs no more
+        self._timer.timeout.connect(self._step)
+
+    @property
+    def active(self) -> bool:
+        """True while something flashes."""
+        return bool(self._flashes)
+
+    def begin(self, change: Change) -> None:
+        """Flash what a change brought here and took away."""
+        view = self._view
+        if not change.moved or not motion_wanted(view):
+            return
+        to_gpu = goes_to_gpu(view.state.board, change)
+        here = view.state.board.lanes.index(view.lane.key) if view.lane.key in view.state.board.lanes else -1
+        lines, columns = view.places_before(change)
+        for gpu in (True, False):
+            came = (change.after == here) & (to_gpu == gpu)
+            left = (change.before == here) & (to_gpu == gpu) & (columns >= 0)
+            if came.any():
+                self._add(change.rows[came], change.experts[came], came=True, going_to_gpu=gpu)
+            if left.any():
+                self._add(lines[left], columns[left].astype(np.intp), came=False, going_to_gpu=gpu)
+
+    def end(self) -> None:
+        """Flash no more."""
+        self._flashes.clear()
+        self._timer.stop()
+
+    def tints(self) -> tuple[Tint, ...]:
+        """The colours over the cells now; a place that was left shows in what lies there now."""
+        now, colors, packing = monotonic(), self._view.theme.colors, self._view.packing
+        made = []
+        for flash in self._flashes:
+            left = 1 - (now - flash.began) * 1000 / MILLISECONDS
+            if left <= 0:
+                continue
+            lines, columns = flash.first, flash.second
+            if flash.came:
+                lines, columns = packing.places_of(flash.first, flash.second)
+                here = columns >= 0
+                lines, columns = lines[here], columns[here].astype(np.intp)
+            color = change_color(colors, going_to_gpu=flash.going_to_gpu).rgba()
+            made.append(Tint(lines, columns, color, left * _STRENGTH))
+        return tuple(made)
+
+    def _add(self, first: NDArray[np.intp], second: NDArray[np.intp], *, came: bool, going_to_gpu: bool) -> None:
+        self._flashes.append(_Flash(monotonic(), first, second, came, going_to_gpu))
+        if not self._timer.isActive():
+            self._timer.start()
+
+    def _step(self) -> None:
+        end = monotonic() - MILLISECONDS / 1000
+        self._flashes = [flash for flash in self._flashes if flash.began > end]
+        if not self._flashes:
+            self._timer.stop()
+        self._view.repaint_cells()
+
+
+def goes_to_gpu(board: Board, change: Change) -> NDArray[np.bool_]:
+    """Which of the moved cells go to a GPU; the others were evicted, or moved between CPU and disk."""
+    return np.array([board_kind(lane) == GPU for lane in board.lanes], bool)[change.after]
+
+
+def board_kind(lane: str) -> str:
+    """What kind of lane a plan's word means: "gpu", "cpu" or "disk"."""
+    return lane.casefold() if lane.casefold() in ("cpu", "disk") else GPU
+
+
+def change_color(colors: Colors, *, going_to_gpu: bool) -> QColor:
+    """The colour of what goes to the GPU, and another of what leaves it."""
+    return colors.gpu if going_to_gpu else colors.warning

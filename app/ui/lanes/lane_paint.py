@@ -1,0 +1,241 @@
+"""Paints one lane into an image: the cells in the colours of their heat, what is drawn into them, the layers' names.
+
+Cells smaller than a pin's shape are painted by numpy alone (`lane_pixels`); larger ones get shapes and words from
+`lane_stamps`, and only where they are on screen.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from PySide6.QtCore import QPointF, QRectF
+from PySide6.QtGui import QColor, QFont, QFontMetrics, QImage, QPainter
+
+from app.ui.lanes.lane_cards import DRAWN, Inks, draw_cells
+from app.ui.lanes.lane_contents import LaneContents
+from app.ui.lanes.lane_layout import LaneLayout
+from app.ui.lanes.lane_pixels import (
+    COPYING,
+    FLAT,
+    FLAT_FADED,
+    GROUND,
+    HEAT_STEPS,
+    SHADES,
+    Canvas,
+    Grid,
+    Pixels,
+    Window,
+    mixed,
+    square,
+    triangle,
+)
+from app.ui.lanes.lane_stamps import Stamps
+from app.ui.lanes.words import translate
+from app.ui.theme import Theme, mix
+from app.ui.words import number
+
+TINY = 6.0
+"""Logical pixels: in smaller cells a pin is a dot, and selected ones stand out by the others' fading too."""
+HEADER_PADDING = 6
+_FADED = 0.6
+_PALE = 0.18
+"""Luminance, 0 to 1, above which dark words can be read better than light ones: there both have the same contrast."""
+_GAMMA = 2.2
+
+
+@dataclass(frozen=True, eq=False)
+class Tint:
+    """A colour over some places of the lane, for as long as a flash lasts; `fraction` 0 to 1 of it shows."""
+
+    lines: NDArray[np.intp]
+    columns: NDArray[np.intp]
+    color: int
+    fraction: float
+
+
+class LanePainter:
+    """Paints lanes in the colours of a theme; one for each view, for it keeps what it drew for the next image."""
+
+    def __init__(self, theme: Theme, font: QFont) -> None:
+        self._theme = theme
+        self._font = font
+        self._stamps = Stamps(font, 1.0)
+        self._pixels: Pixels | None = None
+        self._names: tuple[object, QImage] | None = None
+        self.take_font(font)
+        self.take_theme()
+
+    def take_theme(self) -> None:
+        """The theme has other colours."""
+        theme, colors = self._theme, self._theme.colors
+        table = np.zeros(SHADES, np.uint32)
+        heat = [theme.heat_color(step / (HEAT_STEPS - 1)).rgba() for step in range(HEAT_STEPS)]
+        table[:HEAT_STEPS] = heat
+        table[HEAT_STEPS:GROUND] = mixed(table[:HEAT_STEPS], colors.surface.rgba(), _FADED)
+        table[GROUND] = colors.surface.rgba()
+        flat = mix(colors.surface, colors.raised, 0.8)
+        table[FLAT] = flat.rgba()
+        table[FLAT_FADED] = mix(flat, colors.surface, _FADED).rgba()
+        table[COPYING] = colors.gpu.rgba()
+        self._table = table
+        self._names = None
+        self._hatching = mix(colors.surface, colors.muted_text, 0.5).rgba()
+        self._dark_ink, self._light_ink = QColor("#000000"), QColor("#ffffff")
+        red, green, blue = ((((table >> shift) & 0xFF) / 255) ** _GAMMA for shift in (16, 8, 0))
+        self._pale = 0.2126 * red + 0.7152 * green + 0.0722 * blue > _PALE
+
+    def take_font(self, font: QFont) -> None:
+        """The interface has another font."""
+        self._font = font
+        metrics = QFontMetrics(font)
+        named = metrics.horizontalAdvance(translate("Lanes", "Layer {layer}").format(layer=888))
+        self._header_width = max(named, metrics.horizontalAdvance("88  8888")) + 2 * HEADER_PADDING
+        self._stamps = Stamps(font, self._stamps.ratio)
+        self._names = None
+
+    def header_width(self) -> int:
+        """Logical pixels of the layers' names beside the cells."""
+        return self._header_width
+
+    def paint(
+        self, contents: LaneContents, layout: LaneLayout, window: Window, ratio: float, tints: tuple[Tint, ...] = ()
+    ) -> QImage:
+        """Paint the part of the lane that is on screen, names of the layers included.
+
+        Args:
+            contents: What is in the lane.
+            layout: Where its cells are.
+            window: What of the cells is seen, in device pixels.
+            ratio: Device pixels per logical one.
+            tints: Flashes over some of the cells.
+
+        Returns:
+            An image that is good until the next one is painted.
+        """
+        if ratio != self._stamps.ratio:
+            self._stamps = Stamps(self._font, ratio)
+        shades = contents.tiny_shades if layout.pitch / ratio < TINY else contents.shades
+        canvas = Canvas(layout, window)
+        colors = self._table[shades]
+        for tint in tints:
+            inside = (tint.lines < colors.shape[0]) & (tint.columns < colors.shape[1])
+            lines, columns = tint.lines[inside], tint.columns[inside]
+            colors[lines, columns] = mixed(colors[lines, columns], tint.color, tint.fraction)
+        canvas.fill(colors, int(self._table[GROUND]))
+        self._mark(canvas, contents, layout, ratio)
+        self._pixels = canvas.pixels  # an image does not own what it shows
+        size = (window.width, window.height)
+        image = QImage(self._pixels.data, *size, 4 * window.width, QImage.Format.Format_RGB32)
+        image.setDevicePixelRatio(ratio)
+        painter = QPainter(image)
+        if layout.pitch / ratio >= DRAWN:
+            header = window.header / ratio
+            painter.setClipRect(QRectF(header, 0, window.width / ratio - header, window.height / ratio))
+            draw_cells(painter, self._stamps, contents, layout, window, self.inks(shades))
+            painter.setClipping(False)
+        painter.drawImage(QPointF(0, 0), self._header(contents, layout, window, ratio))
+        painter.end()
+        return image
+
+    # ---- cells --------------------------------------------------------------------------------
+
+    def _mark(self, canvas: Canvas, contents: LaneContents, layout: LaneLayout, ratio: float) -> None:
+        """What numpy draws into the cells: hatching, outlines, small shapes."""
+        colors, pitch, thin = self._theme.colors, layout.pitch / ratio, max(round(ratio), 1)
+        if contents.hatched and contents.uncounted.any():
+            canvas.hatch(contents.uncounted, self._hatching, round(6 * ratio))
+        ink, halo = colors.text.rgba(), colors.surface.rgba()
+        if pitch < DRAWN:
+            self._mark_pins(canvas, contents.on_gpu, contents.on_cpu, layout, ratio)
+        if pitch >= TINY and contents.copying.any():
+            # Inside of where the frame of a selected cell is.
+            inset, thick = (thin, thin) if pitch < DRAWN else (3 * thin, 2 * thin)
+            canvas.outline(contents.copying, halo, inset=inset, thick=thick)
+            dash = 0 if pitch < DRAWN else layout.cell // 5
+            canvas.outline(contents.copying, colors.gpu.rgba(), inset=inset, thick=thick, dash=dash)
+        if not contents.chosen.any():
+            return
+        if pitch < TINY:
+            bar = np.ones((max(layout.cell // 3, 1), layout.cell), bool)
+            canvas.stamp(contents.chosen, ink, bar, (0, 0))
+        elif pitch < DRAWN:
+            canvas.outline(contents.chosen, ink, inset=0, thick=thin)
+        else:
+            canvas.outline(contents.chosen, ink, inset=0, thick=2 * thin)
+            canvas.outline(contents.chosen, halo, inset=2 * thin, thick=thin)
+
+    def _mark_pins(self, canvas: Canvas, on_gpu: Grid, on_cpu: Grid, layout: LaneLayout, ratio: float) -> None:
+        """Small pins: a dot above or below in tiny cells, else triangle and square."""
+        ink, cell = self._theme.colors.text.rgba(), layout.cell
+        if layout.pitch / ratio < TINY:
+            dot = square(max(cell // 2, 1))
+            canvas.stamp(on_gpu, ink, dot, ((cell - dot.shape[1]) // 2, 0))
+            canvas.stamp(on_cpu, ink, dot, ((cell - dot.shape[1]) // 2, cell - dot.shape[0]))
+            return
+        size = max(cell // 2, 3)
+        for cells, shape in ((on_gpu, triangle(size | 1)), (on_cpu, square(size - 1))):
+            corner = (cell - shape.shape[1]) // 2
+            canvas.stamp(cells, ink, shape, (corner, corner))
+
+    def inks(self, shades: NDArray[np.intp]) -> Inks:
+        """What can be read on cells of these shades."""
+        colors = self._theme.colors
+        return Inks(self._pale[shades], self._dark_ink, self._light_ink, colors.text, colors.surface)
+
+    # ---- names of layers ----------------------------------------------------------------------
+
+    def _header(self, contents: LaneContents, layout: LaneLayout, window: Window, ratio: float) -> QImage:
+        """The names, drawn again only where they are others: not for each frame of a flash, nor for each new count."""
+        chosen = contents.chosen.sum(axis=1)
+        key = (layout, window, ratio, contents.board.layers, contents.packing.rows.tobytes(), chosen.tobytes())
+        if self._names is None or self._names[0] != key:
+            image = QImage(window.header, window.height, QImage.Format.Format_RGB32)
+            image.setDevicePixelRatio(ratio)
+            image.fill(self._theme.colors.surface)
+            painter = QPainter(image)
+            self._draw_header(painter, contents, layout, window, ratio)
+            painter.end()
+            self._names = (key, image)
+        return self._names[1]
+
+    def _draw_header(
+        self, painter: QPainter, contents: LaneContents, layout: LaneLayout, window: Window, ratio: float
+    ) -> None:
+        board, packing, colors = contents.board, contents.packing, self._theme.colors
+        selected = contents.chosen.sum(axis=1)
+        width, line = self.header_width(), self._stamps.metrics(self._font.pointSizeF()).height()
+        free = -math.inf
+        for shown in range(*layout.lines_between(window.top, window.top + window.height)):
+            row = int(packing.rows[shown])
+            top = (layout.line_top(shown) - window.top) / ratio
+            height = layout.line_height(shown) / ratio
+            chosen, here = int(selected[shown]), int(packing.counts[shown])
+            if chosen:
+                bar = QRectF(width - 4, top, 3, max(height, 1))
+                painter.fillRect(bar, colors.accent if chosen >= here else mix(colors.surface, colors.accent, 0.5))
+            # Names keep a distance of a line: of low lines not each has one.
+            middle = top + height / 2
+            if middle - line / 2 < free:
+                continue
+            free = middle + line / 2
+            self._draw_names(painter, QRectF(0, top, width, height), board.layers[row], here, line)
+
+    def _draw_names(self, painter: QPainter, area: QRectF, layer: int, here: int, line: float) -> None:
+        """A layer's name over the count of its experts here, or both on one line."""
+        colors, points, ratio = self._theme.colors, self._font.pointSizeF(), self._stamps.ratio
+        if area.height() >= 2.2 * line:
+            title = translate("Lanes", "Layer {layer}").format(layer=layer)
+            name = self._stamps.words(title, points, colors.text)
+            words = translate("Lanes", "{count} here").format(count=number(here))
+            count = self._stamps.words(words, points - 1, colors.muted_text)
+            top = max(area.top(), 0.0) if area.bottom() > 2 * line else area.bottom() - 2 * line
+            painter.drawPixmap(QPointF(HEADER_PADDING, round(top * ratio) / ratio), name.picture)
+            painter.drawPixmap(QPointF(HEADER_PADDING, round((top + line) * ratio) / ratio), count.picture)
+            return
+        name = self._stamps.words(str(layer), points, colors.text)
+        count = self._stamps.words(number(here), points - 1.5, colors.muted_text)
+        right = area.right() - HEADER_PADDING - 2 - count.width
+        for its, x in ((name, float(HEADER_PADDING)), (count, right)):
+            y = round((area.center().y() - its.height / 2) * ratio) / ratio
+            painter.drawPixmap(QPointF(x, y), its.picture)

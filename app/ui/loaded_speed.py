@@ -1,0 +1,72 @@
+"""The speed that is predicted of what is loaded, by all that was measured before: made off the UI thread."""
+
+import logging
+
+from PySide6.QtCore import QObject, Signal
+
+from app.errors import AppError
+from app.hardware.facts import Machine
+from app.model.facts import ModelFacts
+from app.placement.plan import Plan
+from app.placement.speed.types import SpeedPrediction
+from app.ui.controller import Controller
+
+log = logging.getLogger(__name__)
+
+
+class LoadedSpeed(QObject):
+    """Predicts anew where another plan is loaded or the engine took another pool or policy; never after an answer.
+
+    A prediction that an answer has corrected would agree with that answer, and prove nothing.
+
+    Signals:
+        changed: Another prediction is there, or none any more.
+    """
+
+    changed = Signal()
+
+    def __init__(self, controller: Controller, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._controller = controller
+        self._about: Plan | None = None
+        self._speed: SpeedPrediction | None = None
+        controller.loaded.connect(self._look)
+        controller.state_changed.connect(self._look)
+        controller.cache.changed.connect(self._look)
+
+    @property
+    def speed(self) -> SpeedPrediction | None:
+        """The prediction; None while there is none."""
+        return self._speed
+
+    def _look(self, *_: object) -> None:
+        controller = self._controller
+        facts, plan, machine = controller.loaded_facts, controller.loaded_plan, controller.machine
+        if plan is self._about:
+            return
+        known = self._about is not None and plan is not None and plan.loads_like(self._about)
+        self._about = plan
+        if known:  # pins alone differ, or words
+            return
+        if self._speed is not None:
+            self._speed = None
+            self.changed.emit()
+        if plan is not None and facts is not None and machine is not None:
+            job = controller.background.run(lambda: _predicted(plan, facts, machine))
+            job.success(lambda speed: self._take(plan, speed)).failure(self._failed)
+
+    def _take(self, plan: Plan, speed: SpeedPrediction | None) -> None:
+        if plan is self._about:
+            self._speed = speed
+            self.changed.emit()
+
+    def _failed(self, error: AppError) -> None:
+        log.info("the speed is not predicted: %s", error.message)
+
+
+def _predicted(plan: Plan, facts: ModelFacts, machine: Machine) -> SpeedPrediction | None:
+    """Called on a pool thread; what it imports no first window needs."""
+    from app.library.speed_evidence import evidence_of  # noqa: PLC0415 - as said
+    from app.placement.evidence import evidence_for, with_speed  # noqa: PLC0415
+
+    return with_speed(plan, facts, machine, evidence_for(machine, evidence_of(facts, machine))).speed

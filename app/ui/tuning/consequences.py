@@ -1,0 +1,78 @@
+"""What a plan is predicted to take and to do, and what each knob that was turned has to do with it. No Qt."""
+
+from dataclasses import dataclass
+
+import msgspec
+
+from app.errors import AppError
+from app.placement.evidence import evidence_for, with_speed
+from app.placement.memory import fits, predict, predicted_use
+from app.placement.plan import CPU_LANE, Plan
+from app.placement.speed.types import SpeedPrediction
+from app.ui.tuning.knob_values import Situation, at_plan, changed, differing, value_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outlook:
+    """One plan's prediction.
+
+    Attributes:
+        memory: Predicted bytes by device, without the margins that are left free.
+        speed: Predicted speed of decoding and prompts.
+        shortage: Where it does not fit, in sentences; empty where it fits.
+    """
+
+    memory: dict[str, int]
+    speed: SpeedPrediction
+    shortage: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Consequences:
+    """All that is predicted for the plan being edited.
+
+    Attributes:
+        now: Of the plan being edited.
+        before: Of the plan that it is compared with; None where there is none.
+        without: By knob that was turned, the prediction with that knob alone turned back; None where there is none.
+    """
+
+    now: Outlook
+    before: Outlook | None
+    without: dict[str, Outlook | None]
+
+
+def consequences(situation: Situation, before: Plan | None) -> Consequences:
+    """Predict the plan being edited, `before`, and what each knob between them changes.
+
+    Args:
+        situation: Model, machine, the plan being edited, evidence.
+        before: What it is compared with: the loaded plan, or the planner's.
+    """
+    without: dict[str, Outlook | None] = {}
+    for key in differing(situation.plan, before, situation.facts) if before is not None else ():
+        without[key] = None
+        try:
+            back = changed(situation, key, value_of(before, key, situation.facts))
+            without[key] = outlook(at_plan(situation, back))
+        except AppError:  # that value is impossible beside the others
+            continue
+    return Consequences(
+        now=outlook(situation),
+        before=outlook(at_plan(situation, before)) if before is not None else None,
+        without=without,
+    )
+
+
+def outlook(situation: Situation) -> Outlook:
+    """Predict one plan; its memory by the model alone, so that two plans are compared by one measure."""
+    facts, machine, plan = situation.facts, situation.machine, situation.plan
+    plan = msgspec.structs.replace(plan, memory=predict(facts, machine, plan))
+    plan = with_speed(plan, facts, machine, evidence_for(machine, situation.evidence))
+    assert plan.speed is not None
+    devices = [*plan.gpus, *([plan.pool_on] if plan.pool_on else []), CPU_LANE]
+    return Outlook(
+        memory={device: predicted_use(plan, device) for device in dict.fromkeys(devices)},
+        speed=plan.speed,
+        shortage=" ".join(shortfall.sentence for shortfall in fits(plan, machine)),
+    )
