@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -11,6 +12,13 @@ import msgspec
 from app.errors import AppError, ErrorCode
 from app.library.file_lock import FileLock
 from app.library.folders import ensure_folder, writing_error
+from app.units import format_bytes
+
+LARGEST_BYTES = 128 << 20
+"""Fifty profiles with every expert of 48 layers of 512 pinned are 47 MB; nothing else that is kept is near that."""
+
+WAIT_SECONDS = 5.0
+"""Longest that a change waits for another program's, which takes milliseconds: what holds longer hangs."""
 
 _T = TypeVar("_T")
 
@@ -42,11 +50,17 @@ class RecordFile(Generic[_T]):
             AppError: file_unreadable, also for a damaged file or one of another version; it stays as it is.
         """
         try:
-            data = self.path.read_bytes()
+            with self.path.open("rb") as file:
+                data = file.read(LARGEST_BYTES + 1)
         except FileNotFoundError:
             return None
         except OSError as error:
             raise AppError(ErrorCode.FILE_UNREADABLE, f"{self.path} cannot be read.", str(error)) from error
+        if len(data) > LARGEST_BYTES:
+            message = (
+                f"{self.path} is larger than {format_bytes(LARGEST_BYTES)}; once it is moved away, a new one is made."
+            )
+            raise AppError(ErrorCode.FILE_UNREADABLE, message)
         try:
             version = msgspec.json.decode(data, type=_Versioned).version
             # Fields of another version need not be known here: the version is told, not that they are wrong.
@@ -75,19 +89,34 @@ class RecordFile(Generic[_T]):
         """Replace the record by what `make` makes of it, with no other process in between; returns the new one.
 
         Raises:
-            AppError: as `read`; folder_not_writable or disk_full.
+            AppError: as `read`; bad_usage, the new one is too large to be read again; folder_not_writable or disk_full.
         """
         ensure_folder(self.path.parent)
-        with FileLock(self.path, on_wait=lambda: None):
+        with FileLock(self.path, on_wait=self._patience()):
             record = make(self.read())
             self._replace(record)
         return record
 
+    def _patience(self) -> Callable[[], None]:
+        """What gives a wait for the file up when it has lasted too long."""
+        end = time.monotonic() + WAIT_SECONDS
+
+        def wait() -> None:
+            if time.monotonic() >= end:
+                message = f"{self.path} is being changed by another program, which does not end it."
+                raise AppError(ErrorCode.FOLDER_NOT_WRITABLE, message)
+
+        return wait
+
     def _replace(self, record: _T) -> None:
+        data = msgspec.json.encode(record)
+        if len(data) > LARGEST_BYTES:
+            message = f"{self.path} would be larger than {format_bytes(LARGEST_BYTES)}, and stays as it is."
+            raise AppError(ErrorCode.BAD_USAGE, message)
         draft = self.path.with_name(f".{self.path.name}.{os.getpid()}.part")
         try:
             with draft.open("wb") as file:
-                file.write(msgspec.json.encode(record))
+                file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
             draft.replace(self.path)

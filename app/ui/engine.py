@@ -43,6 +43,7 @@ class Engine(QObject):
         self._ready: protocol.Ready | None = None
         self._ending = False
         self._leaving: set[QProcess] = set()
+        self._over = False
 
     @property
     def running(self) -> bool:
@@ -55,8 +56,8 @@ class Engine(QObject):
         return int(self._process.processId()) if self._process else 0
 
     def start(self) -> None:
-        """Start the child unless it runs."""
-        if self._process is not None:
+        """Start the child unless it runs, or `shutdown` has been called."""
+        if self._process is not None or self._over:
             return
         self._lines = client.EventLines()
         self._ready = None
@@ -119,7 +120,8 @@ class Engine(QObject):
         self.ended.emit(outcome)
 
     def shutdown(self) -> None:
-        """End the child and wait for it; for the application's own end."""
+        """End the child and wait for it; for the application's own end: no request of a late timer starts another."""
+        self._over = True
         for leaving in tuple(self._leaving):
             leaving.waitForFinished(END_MILLISECONDS)
         process = self._process

@@ -264,6 +264,8 @@ class ExpertCache(QObject):
             pins, before = self._ordered.pop(event.id), self._pins_before.pop(event.id)
             if isinstance(event, protocol.Failed):
                 self._forget_order(before)
+                again = self.ordered  # whatever these experts are then, a later answer says it
+                before = {cell: pin for cell, pin in before.items() if cell not in again}
             self._take_change(event, pins, before)
         elif event.id in self._policy_ids:
             self._take_policy(event, self._policy_ids.pop(event.id))
@@ -306,7 +308,8 @@ class ExpertCache(QObject):
         elif not self._policy_ids:
             self._policy_set = self._policy_taken
         loaded = self._plan.policy if self._plan else wanted
-        self._take_change(event, wanted, self._policy_taken or loaded)
+        instead = wanted if self._policy_ids else self._policy_taken or loaded  # else a later answer says it
+        self._take_change(event, wanted, instead)
 
     def _take_change(self, event: Any, wanted: object, instead: object) -> None:
         """The engine answers a change; `instead` is what it goes on with where it did not make it."""

@@ -1,5 +1,6 @@
 """A dock whose contents are imported and made when it is first seen, and rest while it is not."""
 
+import shiboken6
 from PySide6.QtCore import QEvent, QObject, Qt
 from PySide6.QtWidgets import QDockWidget, QWidget
 
@@ -56,7 +57,7 @@ class LazyDock(QDockWidget):
         self._in_sight = visible
         window = self.window()  # another one while the dock floats
         if window is not self._watched:
-            if self._watched is not None:
+            if self._watched is not None and shiboken6.isValid(self._watched):  # a window that goes is gone by now
                 self._watched.removeEventFilter(self)
             window.installEventFilter(self)
             self._watched = window

@@ -77,7 +77,7 @@ MAX_TOKENS = Setting(
 LAST_MODEL = Setting("last_model", "")
 GEOMETRY = Setting("window_geometry", "")
 LAYOUT = Setting("window_layout", "")
-GRAPHS_HIDDEN = Setting("graphs_hidden", "")
+GRAPHS_HIDDEN = Setting("graphs_hidden", "load,clock,heat")
 HIDDEN_HINTS = Setting("hidden_hints", "")
 
 SETTINGS: tuple[Setting[Any], ...] = (

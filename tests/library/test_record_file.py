@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from app.errors import AppError, ErrorCode
+from app.library import record_file
 from app.library.calibrations import CalibrationRecord
 from app.library.record_file import RecordFile
 from app.library.speed_records import SpeedRecord
@@ -49,6 +50,34 @@ def test_what_is_kept_is_read_back(file):
 )  # fmt: skip
 def test_a_damaged_record_is_refused_and_stays(file, data):
     assert refused(file, data).startswith(f"{file.path} is damaged; once it is moved away")
+
+
+def test_a_file_larger_than_any_record_is_refused_unread(file, monkeypatch):
+    file.change(lambda before: Note(text="kept"))
+    monkeypatch.setattr(record_file, "LARGEST_BYTES", 100)
+    assert "larger than 100 B" in refused(file, b'{"version": 3, "text": "' + b"a" * 100 + b'"}')
+
+
+def test_a_record_that_could_not_be_read_again_is_not_written(file, monkeypatch):
+    file.change(lambda before: Note(text="kept"))
+    monkeypatch.setattr(record_file, "LARGEST_BYTES", 100)
+    with pytest.raises(AppError, match="larger than 100 B"):
+        file.change(lambda before: Note(text="a" * 100))
+    assert file.read() == Note(text="kept")
+
+
+def test_a_file_that_another_program_does_not_let_go_is_given_up(file, monkeypatch):
+    file.change(lambda before: Note(text="kept"))
+    monkeypatch.setattr(record_file, "WAIT_SECONDS", 0.0)
+
+    def meanwhile(before):
+        with pytest.raises(AppError, match="is being changed by another program") as caught:
+            file.change(lambda before: Note(text="lost"))
+        assert caught.value.code is ErrorCode.FOLDER_NOT_WRITABLE
+        return Note(text="and on")
+
+    file.change(meanwhile)
+    assert file.read() == Note(text="and on")
 
 
 def test_another_version_is_named_whatever_its_fields_are(file):

@@ -174,6 +174,14 @@ def test_closing_during_an_answer_marks_it_interrupted(loaded_controller, qtbot)
     assert not controller.engine.running
 
 
+def test_a_timer_that_is_late_starts_no_engine_after_the_end(loaded_controller):
+    controller = loaded_controller()
+    controller.shutdown()
+    controller.cache.watch(controller, experts=True)  # asks the engine at once, as its timer would
+    controller.probe()
+    assert not controller.engine.running
+
+
 def test_the_conversation_of_last_time_is_shown_again(loaded_controller, make_controller, qtbot):
     controller = loaded_controller()
     answer(qtbot, controller, "Do you remember?")

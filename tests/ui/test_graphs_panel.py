@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QAbstractButton, QApplication, QComboBox, QFileDia
 
 from app.ui.controller import ANSWERING
 from app.ui.graphs.dock import GraphsDock
+from app.ui.graphs.load_figures import CLOCK, HEAT, LOAD
 from app.ui.graphs.panel import GraphsPanel
 from app.ui.graphs.recorder import CAPACITY
 from app.ui.graphs.specs import COPIED, DECODE, DISK, FAULTS, FILE, GPU, GROUPS, HITS, PROMPT, RAM, SPLIT
@@ -201,7 +202,7 @@ def test_hidden_groups_are_remembered(make_panel, home):
     panel = make_panel(settings=settings)
     panel.toolbar.actions_of[GPU].setChecked(False)
     panel.toolbar.actions_of[DISK].setChecked(False)
-    assert settings.get(GRAPHS_HIDDEN) == f"{GPU},{DISK}"
+    assert settings.get(GRAPHS_HIDDEN) == f"{GPU},{DISK},{LOAD},{CLOCK},{HEAT}"
     again = make_panel(settings=Settings(home / "settings.json"))
     assert keys_of(again) == [DECODE, RAM]
     assert GPU not in again.recorder._groups

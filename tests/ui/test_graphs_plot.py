@@ -10,7 +10,7 @@ from app.ui.graphs.history import History
 from app.ui.graphs.plot import LivePlot
 from app.ui.graphs.recorder import CAPACITY
 from app.ui.graphs.shapes import shapes_of
-from app.ui.graphs.specs import DECODE, RAM, GraphSpec, Line, fixed_specs, gpu_spec
+from app.ui.graphs.specs import DECODE, RAM, GraphSpec, Line, device_specs, fixed_specs
 from app.ui.graphs.time_window import TimeWindow
 
 SPEC = GraphSpec(
@@ -279,7 +279,7 @@ def test_a_click_gives_a_graph_the_keyboard_and_shows_it(plot, qtbot):
 
 
 def test_every_graph_names_its_figures_apart():
-    specs = [*fixed_specs(), gpu_spec("Vulkan0"), gpu_spec("CUDA0")]
+    specs = [*fixed_specs(), *device_specs("Vulkan0"), *device_specs("CUDA0")]
     keys = [key for spec in specs for key in spec.keys]
     assert len(keys) == len(set(keys))
     for spec in specs:

@@ -108,6 +108,25 @@ def test_the_pins_of_a_layer_that_is_to_go_to_a_gpu_come_back_with_it(controller
     assert (controller.plan.expert_lanes[0], pins_of(controller.plan)) == ("CPU", {(0, 3): "cpu"})
 
 
+def test_a_refused_order_does_not_take_back_the_same_one_that_was_given_again(controller, engine, orders):
+    orders.pin({1: (3,)}, "cpu")
+    orders.stack.undo()
+    orders.stack.redo()
+    refuse(engine)
+    engine.answer()
+    assert pins_of(controller.plan) == pins_of(controller.loaded_plan) == {(1, 3): "cpu"}
+    assert engine.cache.facts(0, experts=True).layers[1].pins == "aaacaaaa"
+
+
+def test_a_refused_policy_does_not_take_back_the_same_one_that_was_given_again(controller, engine, orders):
+    orders.set_policy(DECAY)
+    orders.stack.undo()
+    orders.stack.redo()
+    refuse(engine)
+    engine.answer()
+    assert controller.plan.policy == controller.loaded_plan.policy == engine.cache.policy == DECAY
+
+
 def test_of_two_orders_for_one_expert_that_are_both_refused_nothing_is_left(controller, engine, orders):
     orders.pin({1: (3,)}, "cpu")
     orders.pin({1: (3,)}, "gpu")

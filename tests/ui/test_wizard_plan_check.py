@@ -7,9 +7,11 @@ from PySide6.QtCore import Qt
 from ui_factories import make_machine
 from wizard_driver import PATIENCE, choose, go_to, load, opened_wizards, write_listed_model
 
+from app.errors import AppError, ErrorCode
 from app.library import folders, load_memory
 from app.placement.planner import Wishes
-from app.placement.refine import STEP_DRY_RUN
+from app.placement.refine import STEP_DRY_RUN, STEP_NO_DRY_RUN
+from app.ui.wizard import plan_check
 from app.ui.wizard.flow import View
 
 MIB = 1024**2
@@ -29,6 +31,17 @@ def model(home):
 def checked(qtbot, wizard):
     qtbot.waitUntil(lambda: wizard.flow.choices.plan.dry_run, timeout=PATIENCE)
     return wizard.flow.choices.plan
+
+
+def names(wizard):
+    return [step.name for step in wizard.flow.choices.plan.steps]
+
+
+def _raiser(error):
+    def take(_refinement, _buffers):
+        raise error
+
+    return take
 
 
 def compute(plan):
@@ -56,6 +69,22 @@ def test_a_plan_that_would_not_fit_is_made_again_and_says_so(make_wizard, model,
     assert not plan.loads_like(before)
     [step] = [step for step in plan.steps if step.name == STEP_DRY_RUN]
     assert step.reason in wizard.plan_page.text
+
+
+def test_a_plan_that_the_engine_cannot_lay_out_says_so_once_and_is_not_asked_for_again(
+    make_wizard, model, qtbot, monkeypatch
+):
+    wizard = make_wizard("--dry-run", "8")
+    refused = AppError(ErrorCode.ENGINE_FAILED, "The engine failed.")
+    monkeypatch.setattr(plan_check.Refinement, "take", _raiser(refused))
+    choose(qtbot, wizard, model)
+    go_to(qtbot, wizard, View.PLAN)
+    qtbot.waitUntil(lambda: STEP_NO_DRY_RUN in names(wizard), timeout=PATIENCE)
+    assert names(wizard).count(STEP_NO_DRY_RUN) == 1
+    assert not wizard._check._wait.isActive()
+    assert not wizard._check._request
+    wizard.plan_page.wished.emit(Wishes(n_ctx=2048))
+    assert wizard._check._wait.isActive(), "another plan is another question"
 
 
 def test_another_choice_is_checked_again_and_the_late_answer_for_the_first_changes_nothing(make_wizard, model, qtbot):

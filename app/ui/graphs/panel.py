@@ -26,8 +26,9 @@ from app.ui.graphs.specs import (
     PROMPT,
     SPLIT,
     GraphSpec,
+    device_specs,
     fixed_specs,
-    gpu_spec,
+    group_titles,
 )
 from app.ui.graphs.time_window import TimeWindow
 from app.ui.graphs.toolbar import Toolbar
@@ -80,6 +81,7 @@ class GraphsPanel(DockContent):
         self._scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self._scroll.setWidget(self.page)
         self._plots: dict[str, LivePlot] = {spec.key: self._make_plot(spec) for spec in fixed_specs()}
+        self._of_devices: set[str] = set()
         column = QVBoxLayout(self)
         column.setContentsMargins(GRID, GRID, GRID, GRID)
         column.setSpacing(GRID)
@@ -147,14 +149,15 @@ class GraphsPanel(DockContent):
         return plot
 
     def _make_gpu_plots(self) -> None:
-        keys = [f"{GPU}.{device}" for device in self.recorder.devices]
-        for key in [key for key, plot in self._plots.items() if plot.spec.group == GPU and key not in keys]:
+        specs = {spec.key: spec for device in self.recorder.devices for spec in device_specs(device)}
+        for key in self._of_devices - specs.keys():
             plot = self._plots.pop(key)
             plot.hide()
             plot.deleteLater()
-        for device, key in zip(self.recorder.devices, keys, strict=True):
+        self._of_devices = set(specs)
+        for key, spec in specs.items():
             if key not in self._plots:
-                self._plots[key] = self._make_plot(gpu_spec(device))
+                self._plots[key] = self._make_plot(spec)
         self._arrange()
         self._show_words()
         self.redraw()
@@ -204,7 +207,8 @@ class GraphsPanel(DockContent):
         if missing == self._missing_told:
             return
         self._missing_told = missing
-        lines = [f"{self._plots[group].spec.title}: {why}" for group, why in missing.items()]
+        titles = group_titles()
+        lines = [f"{titles[group]}: {why}" for group, why in missing.items()]
         _say(self.missing, "\n".join([self.tr("Not measured here:"), *lines]) if lines else "")
         self.toolbar.tell_missing(missing)
 

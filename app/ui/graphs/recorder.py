@@ -18,6 +18,7 @@ from app.ui.controller import ANSWERING, Controller
 from app.ui.graphs.cache_rates import CacheRates
 from app.ui.graphs.gpu_parts import gpu_figures, reported_parts
 from app.ui.graphs.history import History
+from app.ui.graphs.load_figures import GRAPHS_OF_FIGURES, load_figures, load_key, load_reasons
 from app.ui.graphs.rate import CounterRate, PromptRate, TokenRate
 from app.ui.graphs.specs import (
     AVAILABLE_RAM,
@@ -211,6 +212,8 @@ class Recorder(QObject):
         figures.update(self._cache_rates.figures(now, answering=answering))
         if sample is not None:
             figures.update(self._sampled(sample))
+            figures.update(load_figures(sample))
+            self.reasons |= load_reasons(sample)
         self._record_gpus(figures, sample)
         self.history.append(now, figures)
         self.recorded.emit()
@@ -265,6 +268,7 @@ class Recorder(QObject):
             self._told = why
             log.warning("not measured: %s", why, exc_info=error)
         keys = [*(group for group in SAMPLED if group != GPU), *(f"{GPU}.{device}" for device in self.devices)]
+        keys += [load_key(graph, device) for graph in GRAPHS_OF_FIGURES for device in self.devices]
         self.reasons |= dict.fromkeys(keys, why)
 
     def _answer_started(self) -> None:

@@ -7,9 +7,25 @@ from functools import partial
 from PySide6.QtCore import QCoreApplication
 from PySide6.QtGui import QColor
 
-from app.hardware.samples import GPU_MEMORY, MAIN_MEMORY, MODEL_FILE, PROCESS
+from app.hardware.cores import EFFICIENCY, LOW_POWER, PERFORMANCE
+from app.hardware.samples import CPU_LOAD, GPU_LOAD, GPU_MEMORY, MAIN_MEMORY, MODEL_FILE, PROCESS
 from app.ui.graphs.cache_rates import COPIED, HITS, SPLIT_ALL, SPLIT_CPU, SPLIT_GPU, SPLIT_WAIT
 from app.ui.graphs.gpu_parts import BANDS, BUDGET, DRIVER, OTHERS, REST, SPILL, figure_key
+from app.ui.graphs.load_figures import (
+    ALL,
+    BUSY,
+    CLOCK,
+    CORE,
+    CORE_MOST,
+    HEAT,
+    LOAD,
+    MEMORY,
+    MEMORY_MOST,
+    POWER,
+    THROTTLED,
+    cpu_key,
+    load_key,
+)
 from app.ui.theme import Colors, mix
 from app.ui.wizard.bars import part_color
 
@@ -23,7 +39,7 @@ GPU, RAM, DECODE, PROMPT, SPLIT, FILE, FAULTS, DISK = (
     "faults",
     "disk",
 )
-GROUPS = (GPU, DECODE, HITS, RAM, SPLIT, PROMPT, COPIED, FILE, FAULTS, DISK)
+GROUPS = (GPU, DECODE, HITS, RAM, SPLIT, PROMPT, COPIED, FILE, FAULTS, DISK, LOAD, CLOCK, HEAT)
 """Graphs that are shown and hidden together, in the order they are arranged."""
 ENGINE_RAM, PEAK_RAM, AVAILABLE_RAM = "ram.engine", "ram.peak", "ram.available"
 ALWAYS = (GPU, DECODE, RAM)
@@ -34,6 +50,9 @@ SAMPLED = {
     FILE: frozenset((MODEL_FILE,)),
     FAULTS: frozenset((PROCESS,)),
     DISK: frozenset((PROCESS,)),
+    LOAD: frozenset((CPU_LOAD, GPU_LOAD)),
+    CLOCK: frozenset((CPU_LOAD, GPU_LOAD)),
+    HEAT: frozenset((GPU_LOAD,)),
 }
 """What a group needs of the machine's samples."""
 OF_CACHE = frozenset((GPU, HITS, SPLIT, COPIED))
@@ -117,14 +136,23 @@ def _rest_color(colors: Colors) -> QColor:
     return mix(colors.raised, colors.muted_text, 0.35)
 
 
+def _throttled_color(colors: Colors) -> QColor:
+    return mix(colors.surface, colors.error, 0.3)
+
+
 def _error_color(colors: Colors) -> QColor:
     return colors.error
 
 
 def group_titles() -> dict[str, str]:
     """What each group is called in the menu."""
-    titles = {spec.group: spec.title for spec in fixed_specs()}
-    return {group: titles.get(group, _tr("GPU memory")) for group in GROUPS}
+    titles = {spec.group: spec.title for spec in fixed_specs()} | {
+        GPU: _tr("GPU memory"),
+        LOAD: _tr("Load of CPU and GPU"),
+        CLOCK: _tr("Clock of CPU and GPU"),
+        HEAT: _tr("GPU temperature and power"),
+    }
+    return {group: titles[group] for group in GROUPS}
 
 
 def fixed_specs() -> tuple[GraphSpec, ...]:
@@ -213,6 +241,88 @@ def fixed_specs() -> tuple[GraphSpec, ...]:
             "MB/s",
             (Line(DISK, "", _color(5)),),
             decimals=1,
+        ),
+        GraphSpec(
+            LOAD,
+            LOAD,
+            _tr("CPU load"),
+            "%",
+            _cpu_lines(LOAD),
+            decimals=0,
+            limit=100.0,
+            about=_tr("How busy all threads of the machine are, with any program, and those of each kind of cores."),
+        ),
+        GraphSpec(
+            CLOCK,
+            CLOCK,
+            _tr("CPU clock"),
+            "MHz",
+            _cpu_lines(CLOCK),
+            decimals=0,
+            smallest_top=1000.0,
+            about=_tr("The clock of the busiest thread, and of the busiest one of each kind of cores, once a second."),
+        ),
+    )
+
+
+def _cpu_lines(graph: str) -> tuple[Line, ...]:
+    return (
+        Line(cpu_key(graph, ALL), _tr("all threads") if graph == LOAD else _tr("busiest thread"), _color(3)),
+        Line(cpu_key(graph, PERFORMANCE), _tr("performance cores"), _color(0)),
+        Line(cpu_key(graph, EFFICIENCY), _tr("efficiency cores"), _color(1)),
+        Line(cpu_key(graph, LOW_POWER), _tr("low-power cores"), _color(5)),
+    )
+
+
+def device_specs(device: str) -> tuple[GraphSpec, ...]:
+    """Every graph of one GPU."""
+    return (gpu_spec(device), *_load_specs(device))
+
+
+def _load_specs(device: str) -> tuple[GraphSpec, ...]:
+    return (
+        GraphSpec(
+            LOAD,
+            load_key(LOAD, device),
+            _tr("GPU load · {device}").format(device=device),
+            "%",
+            (Line(load_key(LOAD, device, BUSY), _tr("busy"), _color(1)),),
+            (Line(load_key(LOAD, device, THROTTLED), _tr("throttled"), _throttled_color),),
+            decimals=0,
+            limit=100.0,
+            about=_tr("With any program. Throttled: the driver keeps the clock down, for heat or power."),
+        ),
+        GraphSpec(
+            CLOCK,
+            load_key(CLOCK, device),
+            _tr("GPU clock · {device}").format(device=device),
+            "MHz",
+            (
+                Line(load_key(CLOCK, device, CORE), _tr("core"), _color(1)),
+                Line(load_key(CLOCK, device, CORE_MOST), _tr("core at most"), _color(1), dashed=True),
+                Line(load_key(CLOCK, device, MEMORY), _tr("memory"), _color(2)),
+                Line(load_key(CLOCK, device, MEMORY_MOST), _tr("memory at most"), _color(2), dashed=True),
+            ),
+            decimals=0,
+            smallest_top=1000.0,
+        ),
+        GraphSpec(
+            HEAT,
+            load_key(HEAT, device),
+            _tr("GPU temperature · {device}").format(device=device),
+            "°C",
+            (Line(load_key(HEAT, device), "", _color(4)),),
+            decimals=0,
+            smallest_top=100.0,
+        ),
+        GraphSpec(
+            HEAT,
+            load_key(POWER, device),
+            _tr("GPU power · {device}").format(device=device),
+            "W",
+            (Line(load_key(POWER, device), "", _color(2)),),
+            decimals=0,
+            smallest_top=10.0,
         ),
     )
 

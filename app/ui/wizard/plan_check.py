@@ -29,6 +29,7 @@ class PlanCheck(QObject):
         self._controller = controller
         self._engine = controller.engine
         self._plan: Plan | None = None
+        self._told: Plan | None = None  # what a check ended with, also without a dry run: it is not checked again
         self._refinement: Refinement | None = None
         self._request = 0
         self._wait = QTimer(self)
@@ -44,7 +45,7 @@ class PlanCheck(QObject):
         wishes, evidence = choices.wishes, choices.evidence
         if plan is None or facts is None or machine is None:
             self.drop()
-        elif plan is not self._plan and not plan.dry_run:
+        elif plan is not self._plan and plan is not self._told and not plan.dry_run:
             self.drop()
             self._plan = plan
             # A smaller plan after a failed load is no plan of the wishes: it is checked, and stays.
@@ -94,4 +95,5 @@ class PlanCheck(QObject):
         before, refinement = self._plan, self._refinement
         self.drop()
         if before is not None and refinement is not None:
+            self._told = refinement.plan
             self.checked.emit(before, refinement.plan)
