@@ -6,6 +6,7 @@ import io
 import pytest
 
 from app.hardware.cores import EFFICIENCY, PERFORMANCE
+from app.hardware.cpu_load import FIRST
 from app.hardware.samples import CPU_LOAD, GPU_LOAD, CoreLoad, CpuLoad, GpuLoad, Sample
 from app.ui.graphs.export import csv_text, table_of
 from app.ui.graphs.load_figures import CLOCK, HEAT, LOAD, POWER, load_figures, load_reasons
@@ -113,6 +114,11 @@ def test_throttling_and_what_is_missing_are_said_in_words():
     assert reasons[f"{POWER}.{DEVICE}"] == "No power."
     assert reasons[f"{HEAT}.{DEVICE}"] == ""
     assert (reasons[LOAD], reasons[CLOCK]) == ("", NO_CLOCK)
+
+
+def test_that_a_first_sample_has_no_load_is_not_worth_words():
+    first = CpuLoad(kinds=(CoreLoad(name=""),), reasons={"busy_percent": FIRST, "clock_mhz": FIRST})
+    assert load_reasons(Sample(time_seconds=1.0, cpu=first)) == {LOAD: "", CLOCK: ""}
 
 
 def test_only_graphs_that_something_was_measured_for_appear(make_panel, qtbot):

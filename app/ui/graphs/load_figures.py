@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from PySide6.QtCore import QCoreApplication
 
 from app.hardware.cores import EFFICIENCY, LOW_POWER, PERFORMANCE
+from app.hardware.cpu_load import FIRST
 from app.hardware.samples import CpuLoad, GpuLoad, Sample
 
 LOAD, CLOCK, HEAT = "load", "clock", "heat"
@@ -87,7 +88,9 @@ def throttled_words(load: GpuLoad) -> str:
 
 
 def _cpu_reasons(cpu: CpuLoad) -> Mapping[str, str]:
-    return {LOAD: cpu.reasons.get("busy_percent", ""), CLOCK: cpu.reasons.get("clock_mhz", "")}
+    told = {LOAD: cpu.reasons.get("busy_percent", ""), CLOCK: cpu.reasons.get("clock_mhz", "")}
+    # Not worth words that are gone in a fifth of a second.
+    return {graph: "" if why == FIRST else why for graph, why in told.items()}
 
 
 def _joined(words: Iterable[str]) -> str:

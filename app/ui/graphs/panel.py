@@ -60,7 +60,7 @@ class GraphsPanel(DockContent):
         self._missing_told: dict[str, str] = {}
         self.recorder = recorder or Recorder(controller, self)
         self.time_window = TimeWindow(self)
-        hidden = settings.get(GRAPHS_HIDDEN).split(",") if settings else []
+        hidden = (settings.get(GRAPHS_HIDDEN) if settings else GRAPHS_HIDDEN.default).split(",")
         self.toolbar = Toolbar(self.time_window, [group for group in GROUPS if group not in hidden], self)
         self.banner = Banner(self)
         self.banner.set_focus_after(self.toolbar.export_button)

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 import msgspec
 
 from app.errors import AppError
-from app.placement.evidence import evidence_for, with_speed
+from app.placement.evidence import evidence_for, speed_law, with_speed
 from app.placement.memory import fits, predict, predicted_use
 from app.placement.plan import CPU_LANE, Plan
+from app.placement.speed.learning import devices_of
 from app.placement.speed.types import SpeedPrediction
 from app.ui.tuning.knob_values import Situation, at_plan, changed, differing, value_of
 
@@ -18,13 +19,27 @@ class Outlook:
 
     Attributes:
         memory: Predicted bytes by device, without the margins that are left free.
-        speed: Predicted speed of decoding and prompts.
+        speed: Predicted speed of decoding and prompts, by all that is known.
+        by_rates: The same without what answers taught: for comparisons with plans that they taught nothing of.
+        corrected_for: What answers taught of: `devices_of` the plan; empty where they taught nothing of it.
         shortage: Where it does not fit, in sentences; empty where it fits.
     """
 
     memory: dict[str, int]
     speed: SpeedPrediction
+    by_rates: SpeedPrediction
+    corrected_for: str
     shortage: str
+
+
+def compared_speeds(one: Outlook, other: Outlook) -> tuple[SpeedPrediction, SpeedPrediction, bool]:
+    """The two plans' speeds on the same evidence, and whether what answers taught had to be left out for that.
+
+    What they taught holds for plans that use the same devices for the same things (`learning.devices_of`).
+    """
+    if one.corrected_for == other.corrected_for:
+        return one.speed, other.speed, False
+    return one.by_rates, other.by_rates, True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,11 +83,18 @@ def outlook(situation: Situation) -> Outlook:
     """Predict one plan; its memory by the model alone, so that two plans are compared by one measure."""
     facts, machine, plan = situation.facts, situation.machine, situation.plan
     plan = msgspec.structs.replace(plan, memory=predict(facts, machine, plan))
-    plan = with_speed(plan, facts, machine, evidence_for(machine, situation.evidence))
+    evidence = evidence_for(machine, situation.evidence)
+    plan = with_speed(plan, facts, machine, evidence)
     assert plan.speed is not None
+    by_rates = plan.speed
+    taught = evidence.learned is not None and evidence.learned.of(plan) is not None
+    if taught:
+        by_rates = speed_law(facts, machine, evidence)(plan)
     devices = [*plan.gpus, *([plan.pool_on] if plan.pool_on else []), CPU_LANE]
     return Outlook(
         memory={device: predicted_use(plan, device) for device in dict.fromkeys(devices)},
         speed=plan.speed,
+        by_rates=by_rates,
+        corrected_for=devices_of(plan) if taught else "",
         shortage=" ".join(shortfall.sentence for shortfall in fits(plan, machine)),
     )

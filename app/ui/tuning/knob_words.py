@@ -12,7 +12,7 @@ from app.placement.memory import expert_bytes
 from app.placement.plan import CPU_LANE
 from app.placement.speed.types import Range
 from app.ui.lanes.words import residency_word
-from app.ui.tuning.consequences import Outlook
+from app.ui.tuning.consequences import Outlook, compared_speeds
 from app.ui.tuning.knob_values import POLICY, Situation, Value
 from app.ui.words import in_bytes, in_percent, in_tokens, number
 
@@ -295,14 +295,20 @@ def change_text(key: str, now: Outlook, without: Outlook) -> str:
         if (change := now.memory.get(device, 0) - without.memory.get(device, 0))
     ]
     parts = [", ".join(memory)] if memory else [translate("Knobs", "memory as before")]
+    before, after, by_rates = compared_speeds(without, now)
     speed = tuple(
         _speed_changes(
-            (translate("Knobs", "answers"), without.speed.decode, now.speed.decode),
-            (translate("Knobs", "prompts"), without.speed.prompt, now.speed.prompt),
+            (translate("Knobs", "answers"), before.decode, after.decode),
+            (translate("Knobs", "prompts"), before.prompt, after.prompt),
         )
     )
     parts += speed or (translate("Knobs", "speed as before"),)
     sentences = [translate("Knobs", "Predicted: {changes}.").format(changes="; ".join(parts))]
+    if by_rates and speed:
+        words = translate(
+            "Knobs", "Both speeds rest on the rates of the hardware alone: answers taught of the devices of one only."
+        )
+        sentences.append(words)
     if key in POLICY and not speed:
         # Predictions rest on hit rates of LRU by pool size alone.
         sentences.append(translate("Knobs", "No prediction tells policies apart: the measured hit rate will."))
