@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from app.doctor import experts, files, gpu, machine, memory, running
+from app.doctor import experts, files, gpu, machine, memory, running, throttling
 from app.doctor.hints import SEVERITIES, Hint, NotJudged, UnjudgedError
 from app.doctor.observation import Observation
 
@@ -35,6 +35,7 @@ RULES: tuple[Rule, ...] = tuple(
         (running.IDLE_POOL, "use of the expert pool", running.idle_pool),
         (running.SPILL, "graphics memory that spills", running.spill),
         (running.THRASHING, "reading while answering", running.thrashing),
+        (throttling.THROTTLED, "graphics cards that slow themselves down", throttling.gpu_throttled),
         (memory.LOCKED, "locked memory", memory.locked_memory),
         (memory.UNMAPPED, "experts copied from a file larger than memory", memory.unmapped_file),
         (memory.REPACKED, "experts in the processor's layout", memory.repacked),

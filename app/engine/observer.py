@@ -7,7 +7,7 @@ import time
 import psutil
 
 from app.hardware.facts import Gpu
-from app.hardware.samples import Sample
+from app.hardware.samples import GPU_MEMORY, PROCESS, Sample
 from app.hardware.sampling import Sampler
 from app.placement.plan import CPU_LANE
 from app.placement.report import ObservedMemory
@@ -15,6 +15,7 @@ from app.placement.report import ObservedMemory
 # A driver may take a moment to open, while nobody waits for more than the load.
 _DRIVER_SECONDS = 2.0
 _RETRY_SECONDS = 0.05
+_MEMORY = frozenset((PROCESS, GPU_MEMORY))
 
 
 class Observer:
@@ -60,7 +61,7 @@ class Observer:
     def _sample(self) -> Sample:
         end = time.monotonic() + _DRIVER_SECONDS
         while True:
-            sample = self._sampler.sample()
+            sample = self._sampler.sample(_MEMORY)
             late = any(gpu.used_bytes is None and "in time" in gpu.missing for gpu in sample.gpus)
             if not late or time.monotonic() > end:
                 return sample

@@ -9,7 +9,7 @@ import psutil
 
 from app.hardware import caches, cgroups, cores, windows, windows_calls
 from app.hardware.answers import LIVE, Answers
-from app.hardware.facts import Cache, Cpu
+from app.hardware.facts import Cache, CoreClass, Cpu
 from app.hardware.files import parse_cpu_list, read_cpu_list, read_int, read_text
 from app.hardware.sources import NotSeenError
 from app.hardware.tree import KernelPath
@@ -87,6 +87,22 @@ def read_nodes(root: KernelPath, system: str, answers: Answers) -> int:
     if system.startswith("linux"):
         return cores.read_nodes(root)
     raise NotSeenError(f"Memory nodes are not read on {system}.")
+
+
+def read_core_classes(root: KernelPath, system: str, answers: Answers = LIVE) -> tuple[CoreClass, ...]:
+    """The kinds of cores without how many each has, which `read_cpu` tells at greater cost; empty where all are alike.
+
+    Raises:
+        NotSeenError: this system does not tell them.
+    """
+    if system == "win32":
+        return cores.windows_classes(windows.parse_cores(windows_calls.core_records(answers)))
+    if not system.startswith("linux"):
+        raise NotSeenError(f"Kinds of cores are not read on {system}.")
+    online = read_cpu_list(root / "sys/devices/system/cpu/online")
+    if online is None:
+        raise NotSeenError("The kernel does not list its processors.")
+    return cores.core_classes(root, frozenset(), _performance_cpus(root, online), online)
 
 
 def plain_cpu(answers: Answers = LIVE) -> Cpu:

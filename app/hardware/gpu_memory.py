@@ -43,6 +43,15 @@ class NvidiaMemory:
         Raises:
             NotSeenError: NVML could not be opened; it is not tried again.
         """
+        nvml, _ = self.opened()
+        return tuple(self._sample(nvml, gpu) for gpu in self._gpus)
+
+    def opened(self) -> tuple[Nvml, tuple[NvmlCard, ...]]:
+        """The driver's library, opened by the first call, and its cards.
+
+        Raises:
+            NotSeenError: NVML could not be opened; it is not tried again.
+        """
         if self._refusal:
             raise NotSeenError(self._refusal)
         if self._nvml is None:
@@ -52,7 +61,7 @@ class NvidiaMemory:
             except NotSeenError as error:
                 self._refusal = str(error)
                 raise
-        return tuple(self._sample(self._nvml, gpu) for gpu in self._gpus)
+        return self._nvml, self._cards
 
     def close(self) -> None:
         """Give NVML back."""

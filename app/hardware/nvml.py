@@ -1,6 +1,7 @@
 """NVIDIA's management library (NVML) behind a small protocol, so that tests can play a driver."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from app.hardware.cards import CardMemory, normal_pci_id
@@ -38,6 +39,21 @@ class NvmlDetails:
     programs_refused: str = ""
 
 
+@dataclass(frozen=True)
+class NvmlLoad:
+    """What a card does now, as NVML's numbers.
+
+    Attributes:
+        figures: By the name of the figure in `samples.GpuLoad`; what the driver refused is absent.
+        events: Bits of its "clocks event reasons" (throttle reasons in older releases); None where refused.
+        refusals: Name of an absent figure, "throttled" for `events`, to why.
+    """
+
+    figures: Mapping[str, float] = field(default_factory=dict)
+    events: int | None = None
+    refusals: Mapping[str, str] = field(default_factory=dict)
+
+
 class Nvml(Protocol):
     """The part of NVML that is used. Every method may raise `NotSeenError`, and may hang."""
 
@@ -65,6 +81,10 @@ class Nvml(Protocol):
         """Memory that one process holds on a card."""
         ...
 
+    def load(self, card: NvmlCard) -> NvmlLoad:
+        """What a card does now."""
+        ...
+
     def close(self) -> None:
         """Give the library back."""
         ...
@@ -89,6 +109,7 @@ class _DriverNvml:
         self._pynvml = pynvml
         self._call("nvmlInit")
         self._handles: dict[int, Any] = {}
+        self._highest: dict[tuple[int, str], float] = {}
 
     def driver(self) -> str:
         return _text(self._call("nvmlSystemGetDriverVersion"))
@@ -149,6 +170,50 @@ class _DriverNvml:
         if not known:
             raise NotSeenError("The NVIDIA driver does not tell memory by program on this system.")
         return int(max(known))
+
+    def load(self, card: NvmlCard) -> NvmlLoad:
+        handle = self._handles[card.index]
+        core, memory = self._pynvml.NVML_CLOCK_GRAPHICS, self._pynvml.NVML_CLOCK_MEM
+        sensor = self._pynvml.NVML_TEMPERATURE_GPU
+        figures: dict[str, float] = {}
+        refusals: dict[str, str] = {}
+        asked: tuple[tuple[str, str, tuple[int, ...]], ...] = (
+            ("busy_percent", "nvmlDeviceGetUtilizationRates", ()),
+            ("core_mhz", "nvmlDeviceGetClockInfo", (core,)),
+            ("core_max_mhz", "nvmlDeviceGetMaxClockInfo", (core,)),
+            ("memory_mhz", "nvmlDeviceGetClockInfo", (memory,)),
+            ("memory_max_mhz", "nvmlDeviceGetMaxClockInfo", (memory,)),
+            ("celsius", "nvmlDeviceGetTemperature", (sensor,)),
+            ("watts", "nvmlDeviceGetPowerUsage", ()),
+        )
+        for name, function, arguments in asked:
+            key = card.index, name
+            if key in self._highest:
+                figures[name] = self._highest[key]
+                continue
+            try:
+                told = self._call(function, handle, *arguments)
+            except NotSeenError as error:
+                refusals[name] = str(error)
+                continue
+            if name == "busy_percent":
+                told = told.gpu
+            figures[name] = told / 1000 if name == "watts" else float(told)
+            if name.endswith("max_mhz"):
+                self._highest[key] = figures[name]  # it stays as it is
+        events = None
+        try:
+            events = self._events(handle)
+        except NotSeenError as error:
+            refusals["throttled"] = str(error)
+        return NvmlLoad(figures, events, refusals)
+
+    def _events(self, handle: Any) -> int:
+        """The bits under the function's new name, or under the one that drivers before the 535 series have."""
+        try:
+            return int(self._call("nvmlDeviceGetCurrentClocksEventReasons", handle))
+        except NotSeenError:
+            return int(self._call("nvmlDeviceGetCurrentClocksThrottleReasons", handle))
 
     def _programs(self, handle: Any) -> list[tuple[int, int | None]]:
         """Process number and bytes; a program that computes and draws is listed twice, each time with all it holds."""

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 import msgspec
 
 GPU_MEMORY, PROCESS, MAIN_MEMORY, MODEL_FILE = "gpu memory", "process", "main memory", "model file"
-EVERYTHING = frozenset((GPU_MEMORY, PROCESS, MAIN_MEMORY, MODEL_FILE))
+CPU_LOAD, GPU_LOAD = "processor load", "gpu load"
+EVERYTHING = frozenset((GPU_MEMORY, PROCESS, MAIN_MEMORY, MODEL_FILE, CPU_LOAD, GPU_LOAD))
 """What a sample may be asked for; what nobody wants is not read."""
 
 
@@ -39,6 +40,60 @@ class GpuSample(msgspec.Struct, frozen=True, kw_only=True):
         return max(0, self.used_bytes - self.process_bytes)
 
 
+class GpuLoad(msgspec.Struct, frozen=True, kw_only=True):
+    """What a GPU does at one moment.
+
+    Attributes:
+        device: The engine's name for it.
+        busy_percent: Share of the last moments (the driver's own stretch, a second at most) that it computed in.
+        core_mhz, memory_mhz: Its clocks now; core_max_mhz and memory_max_mhz: at most.
+        celsius: The chip's temperature.
+        watts: What it draws.
+        throttled: Why its driver keeps the clock down now, in words; empty where it does not. A card that is idle,
+            or whose clocks somebody set, is not throttled.
+        source: What was asked, in words.
+        reasons: Name of a figure above to the sentence that says why it is None.
+    """
+
+    device: str
+    busy_percent: float | None = None
+    core_mhz: float | None = None
+    core_max_mhz: float | None = None
+    memory_mhz: float | None = None
+    memory_max_mhz: float | None = None
+    celsius: float | None = None
+    watts: float | None = None
+    throttled: tuple[str, ...] | None = None
+    source: str
+    reasons: Mapping[str, str] = {}
+
+
+class CoreLoad(msgspec.Struct, frozen=True, kw_only=True):
+    """What the threads of one kind of cores do.
+
+    Attributes:
+        name: The kind, as in `facts.CoreClass`; empty for all threads of the machine together.
+        busy_percent: Share of their time since the sample before that they were busy, with any program.
+        clock_mhz: The clock of the busiest of them, as of a second ago at most.
+    """
+
+    name: str
+    busy_percent: float | None = None
+    clock_mhz: float | None = None
+
+
+class CpuLoad(msgspec.Struct, frozen=True, kw_only=True):
+    """What the processor does.
+
+    Attributes:
+        kinds: All threads first; then each kind of cores, fastest first, where there are several.
+        reasons: "busy_percent" and "clock_mhz" to why those are None.
+    """
+
+    kinds: tuple[CoreLoad, ...] = ()
+    reasons: Mapping[str, str] = {}
+
+
 class Sample(msgspec.Struct, frozen=True, kw_only=True):
     """Engine and machine at one moment.
 
@@ -53,6 +108,9 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
             where the file is large.
         gpus: One for each device, in the order given; empty where nobody asked for them.
         reasons: Name of a figure above to the sentence that says why it is None, or what it leaves out.
+        cpu: What the processor does; None where nobody asked.
+        gpu_loads: What each device does, in the order given; empty where nobody asked. Like `cpu` it has reasons of
+            its own.
     """
 
     time_seconds: float
@@ -64,6 +122,8 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     model_share: float | None = None
     gpus: tuple[GpuSample, ...] = ()
     reasons: Mapping[str, str] = {}
+    cpu: CpuLoad | None = None
+    gpu_loads: tuple[GpuLoad, ...] = ()
 
     @property
     def missing(self) -> tuple[str, ...]:

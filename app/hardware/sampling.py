@@ -10,16 +10,31 @@ from pathlib import Path
 import msgspec
 
 from app.hardware import cgroups, matching, memory
+from app.hardware.cpu_load import CpuLoadReader
 from app.hardware.drm import read_cards
 from app.hardware.drm_clients import DrmClients
 from app.hardware.facts import Gpu, GpuKind
-from app.hardware.gpu_memory import NVML, KernelMemory, NvidiaMemory, software_sample
+from app.hardware.gpu_load import KernelLoad, software_load, unseen_load
+from app.hardware.gpu_memory import NVML, KernelMemory, software_sample
+from app.hardware.nvidia_now import NvidiaNow, NvidiaReader
 from app.hardware.nvml import Nvml, open_nvml
 from app.hardware.page_cache import FileCache
 from app.hardware.process import ProcessUse, process_reader
-from app.hardware.samples import EVERYTHING, GPU_MEMORY, MAIN_MEMORY, MODEL_FILE, PROCESS, GpuSample, Sample
+from app.hardware.samples import (
+    CPU_LOAD,
+    EVERYTHING,
+    GPU_LOAD,
+    GPU_MEMORY,
+    MAIN_MEMORY,
+    MODEL_FILE,
+    PROCESS,
+    GpuLoad,
+    GpuSample,
+    Sample,
+)
 from app.hardware.sources import NotSeenError, Paced, Source
-from app.hardware.windows_gpu import GpuCounters, WindowsMemory, open_counters
+from app.hardware.windows_gpu import COUNTERS, GpuCounters, WindowsMemory, open_counters
+from app.hardware.windows_load import WindowsLoad, open_engine_counters
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +45,8 @@ __all__ = ["GpuSample", "Sample", "Sampler"]
 NVML_SECONDS = 0.03
 SLOW_SECONDS = 1.0
 """How often at most the sources are read that cost milliseconds: the model file's pages, Windows' counters."""
+
+_OTHERWISE_ASKED = "The NVIDIA driver's answer of this moment is about other figures."
 
 
 class Sampler:
@@ -49,6 +66,7 @@ class Sampler:
         root: Path = Path("/"),
         nvml: Callable[[], Nvml] = open_nvml,
         counters: Callable[[], GpuCounters] = open_counters,
+        engine_counters: Callable[[], GpuCounters] = open_engine_counters,
         machine_memory: memory.MachineMemory = memory.machine_memory,
         system: str = sys.platform,
     ) -> None:
@@ -61,6 +79,7 @@ class Sampler:
             root: What stands for "/" (kernel files); recorded trees in tests.
             nvml: Opens the NVIDIA driver's library; called on a thread of the sampler's own.
             counters: Opens Windows' performance counters of GPUs; called on a thread of the sampler's own.
+            engine_counters: Opens those of how busy they are; called on another one.
             machine_memory: Main memory as the operating system reports it.
             system: As in `sys.platform`.
         """
@@ -74,21 +93,29 @@ class Sampler:
         self._gpus = gpus
         nvidia = [gpu for gpu in gpus if matching.maker(gpu) == "NVIDIA"]
         self._nvidia_devices = [gpu.device for gpu in nvidia]
-        reader = NvidiaMemory(nvidia, engine_pid, nvml)
+        self._nvidia = reader = NvidiaReader(nvidia, engine_pid, nvml)
         self._nvml_source = Source("The NVIDIA driver", reader.read, finish=reader.close) if nvidia else None
+        self._cpu = CpuLoadReader(root, system)
         hardware = [gpu for gpu in gpus if gpu.kind is not GpuKind.SOFTWARE]
+        others = [gpu for gpu in hardware if gpu not in nvidia]
         self._windows_source: Source[dict[str, GpuSample]] | None = None
+        self._engines_source: Source[dict[str, GpuLoad]] | None = None
         self._kernel: dict[str, KernelMemory] = {}
+        self._kernel_loads: dict[str, KernelLoad] = {}
         if system == "win32":
             if hardware:
                 windows = WindowsMemory(hardware, engine_pid, counters)
                 paced = Paced(windows.read, SLOW_SECONDS)
                 self._windows_source = Source("Windows' performance counters", paced.read, finish=windows.close)
+            if others:
+                engines = WindowsLoad(others, engine_counters)
+                paced_load = Paced(engines.read, SLOW_SECONDS)
+                self._engines_source = Source(COUNTERS, paced_load.read, finish=engines.close)
         else:
-            others = [gpu for gpu in hardware if gpu not in nvidia]
             cards = read_cards(root) if others else ()
             clients = DrmClients(root, engine_pid)
             self._kernel = {gpu.device: KernelMemory(gpu, cards, clients) for gpu in others}
+            self._kernel_loads = {gpu.device: KernelLoad(gpu, cards) for gpu in others}
 
     def sample(self, wanted: AbstractSet[str] = EVERYTHING) -> Sample:
         """The figures now; what cannot be seen is None, with the reason in `reasons`.
@@ -96,15 +123,16 @@ class Sampler:
         Args:
             wanted: What of `samples.EVERYTHING` is read; the rest is None without a reason.
         """
-        sources = [self._nvml_source, self._windows_source] if GPU_MEMORY in wanted else []
-        for source in sources:
-            if source:
-                source.ask()  # it works while the rest is read
+        self._ask(wanted)  # drivers work while the rest is read
+        deadline = time.monotonic() + NVML_SECONDS
         reasons: dict[str, str] = {}
         engine = self._read_process(reasons) if PROCESS in wanted else None
         available_bytes = self._read_available(reasons) if MAIN_MEMORY in wanted else None
         model_share = self._read_model(reasons) if MODEL_FILE in wanted and self._model_files else None
-        gpus = self._gpu_samples() if GPU_MEMORY in wanted else ()
+        cpu = self._cpu.read() if CPU_LOAD in wanted else None
+        nvidia, why = self._nvidia_now(deadline) if {GPU_MEMORY, GPU_LOAD} & wanted else (None, "")
+        gpus = self._gpu_samples(nvidia, why, deadline) if GPU_MEMORY in wanted else ()
+        gpu_loads = self._gpu_loads(nvidia, why, deadline) if GPU_LOAD in wanted else ()
         return Sample(
             time_seconds=time.monotonic(),
             engine_rss_bytes=engine.rss_bytes if engine else None,
@@ -115,6 +143,8 @@ class Sampler:
             model_share=model_share,
             gpus=gpus,
             reasons=reasons,
+            cpu=cpu,
+            gpu_loads=gpu_loads,
         )
 
     def close(self) -> None:
@@ -126,6 +156,19 @@ class Sampler:
             log.warning("The NVIDIA driver still does not answer; its thread is left behind")
         if self._windows_source and not self._windows_source.close(NVML_SECONDS):
             log.warning("Windows' performance counters still do not answer; their thread is left behind")
+        if self._engines_source and not self._engines_source.close(NVML_SECONDS):
+            log.warning("Windows' counters of busy GPUs still do not answer; their thread is left behind")
+
+    def _ask(self, wanted: AbstractSet[str]) -> None:
+        """Start the readings that take time."""
+        of_gpus = wanted & {GPU_MEMORY, GPU_LOAD}
+        if self._nvml_source and of_gpus:
+            self._nvidia.wanted = of_gpus
+            self._nvml_source.ask()
+        if self._windows_source and GPU_MEMORY in wanted:
+            self._windows_source.ask()
+        if self._engines_source and GPU_LOAD in wanted:
+            self._engines_source.ask()
 
     def _read_process(self, reasons: dict[str, str]) -> ProcessUse | None:
         try:
@@ -155,10 +198,14 @@ class Sampler:
             self._file_cache = FileCache(self._model_files, system=self._system)
         return self._file_cache.share()
 
-    def _gpu_samples(self) -> tuple[GpuSample, ...]:
-        nvidia = self._nvidia_samples()
-        windows, why = self._windows_source.answer(NVML_SECONDS) if self._windows_source else (None, "")
-        return tuple(self._gpu_sample(gpu, nvidia.get(gpu.device), windows, why) for gpu in self._gpus)
+    def _nvidia_now(self, deadline: float) -> tuple[NvidiaNow | None, str]:
+        return self._nvml_source.answer(_left(deadline)) if self._nvml_source else (None, "")
+
+    def _gpu_samples(self, nvidia: NvidiaNow | None, why: str, deadline: float) -> tuple[GpuSample, ...]:
+        windows, why_not = self._windows_source.answer(_left(deadline)) if self._windows_source else (None, "")
+        return tuple(
+            self._gpu_sample(gpu, self._nvidia_sample(gpu, nvidia, why), windows, why_not) for gpu in self._gpus
+        )
 
     def _gpu_sample(
         self, gpu: Gpu, nvidia: GpuSample | None, windows: dict[str, GpuSample] | None, why: str
@@ -173,13 +220,34 @@ class Sampler:
         kernel = self._kernel.get(gpu.device)
         return kernel.read() if kernel else GpuSample(device=gpu.device, source="Windows", missing=why)
 
-    def _nvidia_samples(self) -> dict[str, GpuSample]:
-        if self._nvml_source is None:
-            return {}
-        samples, why = self._nvml_source.answer(NVML_SECONDS)
-        if samples is None:
-            return {device: GpuSample(device=device, source=NVML, missing=why) for device in self._nvidia_devices}
-        return {sample.device: sample for sample in samples}
+    def _nvidia_sample(self, gpu: Gpu, now: NvidiaNow | None, why: str) -> GpuSample | None:
+        if gpu.device not in self._nvidia_devices:
+            return None
+        sample = now.memory.get(gpu.device) if now else None
+        return sample or GpuSample(device=gpu.device, source=NVML, missing=why or _OTHERWISE_ASKED)
+
+    def _gpu_loads(self, nvidia: NvidiaNow | None, why: str, deadline: float) -> tuple[GpuLoad, ...]:
+        windows, why_not = self._engines_source.answer(_left(deadline)) if self._engines_source else (None, "")
+        loads = []
+        for gpu in self._gpus:
+            load: GpuLoad | None
+            kernel = self._kernel_loads.get(gpu.device)
+            if gpu.kind is GpuKind.SOFTWARE:
+                load = software_load(gpu)
+            elif gpu.device in self._nvidia_devices:
+                load = nvidia.loads.get(gpu.device) if nvidia else None
+                load = load or unseen_load(gpu.device, NVML, why or _OTHERWISE_ASKED)
+            elif kernel is not None:
+                load = kernel.read()
+            else:
+                load = (windows or {}).get(gpu.device) or unseen_load(gpu.device, COUNTERS, why_not)
+            loads.append(load)
+        return tuple(loads)
+
+
+def _left(deadline: float) -> float:
+    """Seconds that a source still has, of those that all have together."""
+    return max(0.0, deadline - time.monotonic())
 
 
 def _completed(nvidia: GpuSample, counted: GpuSample | None) -> GpuSample:

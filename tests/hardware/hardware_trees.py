@@ -8,7 +8,7 @@ from pathlib import Path
 
 from app.hardware.cards import CardMemory
 from app.hardware.facts import Gpu, GpuKind, Pcie, Ram
-from app.hardware.nvml import NvmlCard, NvmlDetails
+from app.hardware.nvml import NvmlCard, NvmlDetails, NvmlLoad
 from app.hardware.sampling import Sampler
 from app.hardware.sources import NotSeenError
 
@@ -115,6 +115,7 @@ LLVMPIPE = gpu("llvmpipe (LLVM 19.1.7, 256 bits)", kind=GpuKind.SOFTWARE)
 
 TWO_OF_TWELVE_GIB = CardMemory(used_bytes=2 * GIB, total_bytes=12 * GIB)
 NO_DETAILS = NvmlDetails()
+NO_LOAD = NvmlLoad()
 IDLE_LINK = Pcie(generation=1, lanes=8, max_generation=4, max_lanes=16)
 
 
@@ -127,6 +128,7 @@ class PlayedNvml:
     told_process: int | Exception = 1 * GIB
     told_link: Pcie | Exception = IDLE_LINK
     told_details: NvmlDetails | Exception = NO_DETAILS
+    told_load: NvmlLoad | Exception = NO_LOAD
     hang: bool = False
     released: threading.Event = field(default_factory=threading.Event)
     entered: threading.Event = field(default_factory=threading.Event)
@@ -152,6 +154,9 @@ class PlayedNvml:
 
     def process_bytes(self, card: NvmlCard, pid: int) -> int:
         return told(self.told_process)
+
+    def load(self, card: NvmlCard) -> NvmlLoad:
+        return told(self.told_load)
 
     def close(self) -> None:
         self.closed.set()

@@ -4,6 +4,7 @@
 
 typedef struct { char legacy[16]; unsigned domain, bus, device, id, subsystem; char bus_id[32]; } Pci;
 typedef struct { unsigned long long total, free, used; } Memory;
+typedef struct { unsigned gpu, memory; } Utilization;
 typedef struct { unsigned pid; unsigned long long used; unsigned gpu_instance, compute_instance; } Process;
 
 enum { OK = 0, NOT_SUPPORTED = 3, INSUFFICIENT_SIZE = 7 };
@@ -49,6 +50,31 @@ int nvmlDeviceGetPowerManagementLimitConstraints(void *device, unsigned *least, 
     (void)device;
     *least = 100000;
     *most = 170000;
+    return OK;
+}
+int nvmlDeviceGetUtilizationRates(void *device, Utilization *rates) {
+    (void)device;
+    *rates = (Utilization){97, 40};
+    return OK;
+}
+/* Clocks by kind: graphics 0, memory 2. The highest memory clock is not told. */
+int nvmlDeviceGetClockInfo(void *device, unsigned kind, unsigned *out) {
+    (void)device;
+    return number(out, kind == 0 ? 1777 : kind == 2 ? 7501 : 1);
+}
+int nvmlDeviceGetMaxClockInfo(void *device, unsigned kind, unsigned *out) {
+    (void)device;
+    return kind == 0 ? number(out, 2100) : NOT_SUPPORTED;
+}
+int nvmlDeviceGetTemperature(void *device, unsigned sensor, unsigned *out) {
+    (void)device;
+    return sensor == 0 ? number(out, 81) : NOT_SUPPORTED;
+}
+int nvmlDeviceGetPowerUsage(void *device, unsigned *out) { (void)device; return number(out, 169500); }
+/* A driver from before the function was called ...ClocksEventReasons: power limit and temperature. */
+int nvmlDeviceGetCurrentClocksThrottleReasons(void *device, unsigned long long *out) {
+    (void)device;
+    *out = 0x24;
     return OK;
 }
 /* Process 7 computes with 1 GiB; of process 8 the system tells no figure (as Windows does). */

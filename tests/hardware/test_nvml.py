@@ -18,6 +18,8 @@ from app.hardware.sources import NotSeenError
 nvml = open_nvml()
 (card,) = nvml.cards()
 memory, link, details = nvml.memory(card), nvml.link(card), nvml.details(card)
+load = nvml.load(card)
+assert nvml.load(card) == load
 refusals = []
 for pid in (8, 9):
     try:
@@ -30,6 +32,7 @@ print(json.dumps({
     "link": [link.generation, link.lanes, link.max_generation, link.max_lanes],
     "process": nvml.process_bytes(card, 7), "refusals": refusals,
     "uuid": details.uuid, "cuda": details.cuda, "watts": [details.power_limit_watts, details.power_max_watts],
+    "load": dict(load.figures), "events": load.events, "load_refusals": dict(load.refusals),
     "programs": [[pid, size] for pid, _name, size in details.programs], "refused": details.programs_refused,
 }))
 nvml.close()
@@ -72,6 +75,9 @@ def played_driver(tmp_path_factory):
 def test_a_card_is_read_through_the_real_binding(played_driver):
     read = json.loads(run(READ_ALL, played_driver))
     refusals = read.pop("refusals")
+    load_refusals = read.pop("load_refusals")
+    assert list(load_refusals) == ["memory_max_mhz"]
+    assert "nvmlDeviceGetMaxClockInfo" in load_refusals["memory_max_mhz"]
     assert read == {
         "driver": "550.54.14",
         "name": "NVIDIA GeForce RTX 3060",
@@ -82,6 +88,15 @@ def test_a_card_is_read_through_the_real_binding(played_driver):
         "uuid": "GPU-00000000-0000-0000-0000-000000000001",
         "cuda": "12.4",
         "watts": [115, 170],
+        "load": {
+            "busy_percent": 97,
+            "core_mhz": 1777,
+            "core_max_mhz": 2100,
+            "memory_mhz": 7501,
+            "celsius": 81,
+            "watts": 169.5,
+        },
+        "events": 0x24,
         "programs": [[7, GIB], [8, None]],
         "refused": "",
     }
