@@ -133,7 +133,7 @@ def explain(
         measured=measured,
         verdict=_verdict(advice),
         advice=advice,
-        doubts=_doubts(speed, plan, recorded=curves.of(plan) is not None),
+        doubts=_doubts(speed, plan, evidence, recorded=curves.of(plan) is not None),
     )
 
 
@@ -208,10 +208,13 @@ def _rate(hits: int | None, misses: int | None) -> float | None:
     return hits / (hits + misses) if hits is not None and misses is not None and hits + misses else None
 
 
-def _doubts(speed: SpeedPrediction, plan: Plan, *, recorded: bool) -> tuple[str, ...]:
+def _doubts(speed: SpeedPrediction, plan: Plan, evidence: Evidence, *, recorded: bool) -> tuple[str, ...]:
     doubts = []
-    if speed.basis == "assumed":
-        doubts.append("This machine was not measured: gains follow from typical rates of such hardware.")
+    if evidence.calibration is None:
+        # It may have been measured, and set aside: the evidence's notes say why.
+        doubts.append("Gains follow from typical rates of such hardware: no measurement of this machine is used.")
+    elif speed.basis == "assumed":
+        doubts.append("Most of this plan's time follows from typical rates: this machine's were not all measured.")
     if plan.pool_bytes and not recorded:
         doubts.append("This model's routing was not recorded: what a pool hits is assumed from other models.")
     return tuple(doubts)

@@ -49,20 +49,30 @@ class LazyDock(QDockWidget):
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         """Rest while the window is minimised."""
-        if event.type() is QEvent.Type.WindowStateChange and watched is self._watched and self._content is not None:
-            self._content.set_active(self._is_seen())
+        if event.type() is QEvent.Type.WindowStateChange and watched is self._watched and self._lives():
+            self._tell(False)
         return super().eventFilter(watched, event)
 
     def _seen(self, visible: bool) -> None:
         self._in_sight = visible
+        if not self._lives():
+            return
         window = self.window()  # another one while the dock floats
         if window is not self._watched:
             if self._watched is not None and shiboken6.isValid(self._watched):  # a window that goes is gone by now
                 self._watched.removeEventFilter(self)
             window.installEventFilter(self)
             self._watched = window
+        self._tell(visible)
+
+    def _tell(self, visible: bool) -> None:
+        """Tell the contents whether they are seen; make them where the dock is `visible` for the first time."""
         if visible or self._content is not None:
             self.content.set_active(self._is_seen())
+
+    def _lives(self) -> bool:
+        """Whether dock and contents are there still: a window that is deleted unclosed hides what is half gone."""
+        return shiboken6.isValid(self) and (self._content is None or shiboken6.isValid(self._content))
 
     def _is_seen(self) -> bool:
         return self._in_sight and not self.window().isMinimized()

@@ -4,6 +4,7 @@ import logging
 
 from PySide6.QtCore import QObject, Signal
 
+from app.engine.protocol import Finished
 from app.errors import AppError
 from app.hardware.facts import Machine
 from app.model.facts import ModelFacts
@@ -30,6 +31,7 @@ class LoadedSpeed(QObject):
         self._controller = controller
         self._about: Plan | None = None
         self._speed: SpeedPrediction | None = None
+        self._after: Finished | None = None
         controller.loaded.connect(self._look)
         controller.state_changed.connect(self._look)
         controller.cache.changed.connect(self._look)
@@ -38,6 +40,11 @@ class LoadedSpeed(QObject):
     def speed(self) -> SpeedPrediction | None:
         """The prediction; None while there is none."""
         return self._speed
+
+    @property
+    def after(self) -> Finished | None:
+        """The answer after which the prediction was made; None where it was made before any."""
+        return self._after
 
     def _look(self, *_: object) -> None:
         controller = self._controller
@@ -48,20 +55,28 @@ class LoadedSpeed(QObject):
         self._about = plan
         if known:  # pins alone differ, or words
             return
-        if self._speed is not None:
-            self._speed = None
-            self.changed.emit()
-        if plan is not None and facts is not None and machine is not None:
-            job = controller.background.run(lambda: _predicted(plan, facts, machine))
-            job.success(lambda speed: self._take(plan, speed)).failure(self._failed)
+        if plan is None or facts is None or machine is None:
+            self._show(None, None)
+            return
+        # The former prediction stays until the new one is there: a change of the pool is no reason to know nothing.
+        after = controller.cache.last_finished
+        job = controller.background.run(lambda: _predicted(plan, facts, machine))
+        job.success(lambda speed: self._take(plan, speed, after)).failure(lambda error: self._failed(plan, error))
 
-    def _take(self, plan: Plan, speed: SpeedPrediction | None) -> None:
+    def _take(self, plan: Plan, speed: SpeedPrediction | None, after: Finished | None) -> None:
         if plan is self._about:
-            self._speed = speed
-            self.changed.emit()
+            self._show(speed, after)
 
-    def _failed(self, error: AppError) -> None:
+    def _failed(self, plan: Plan, error: AppError) -> None:
         log.info("the speed is not predicted: %s", error.message)
+        if plan is self._about:
+            self._show(None, None)
+
+    def _show(self, speed: SpeedPrediction | None, after: Finished | None) -> None:
+        changed = speed is not self._speed
+        self._speed, self._after = speed, after
+        if changed:
+            self.changed.emit()
 
 
 def _predicted(plan: Plan, facts: ModelFacts, machine: Machine) -> SpeedPrediction | None:

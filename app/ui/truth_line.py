@@ -1,9 +1,11 @@
 """The status bar's permanent line: what is loaded, where, and predictions beside what was reported and measured."""
 
+import msgspec
 from PySide6.QtWidgets import QWidget
 
 from app.ui.controller import FAILED, LENT, LOADING, Controller
 from app.ui.fact_row import Fact, FactRow
+from app.ui.live_memory import buffers_now
 from app.ui.loaded_speed import LoadedSpeed
 from app.ui.theme import set_role
 from app.ui.truth_words import (
@@ -81,14 +83,21 @@ class TruthLine(FactRow):
         cache, machine = controller.cache, controller.machine
         self.model.show_fact(f"{facts.name} ({facts.quantization})", detail="\n".join(facts.files))
         self.devices.show_fact(devices_in_words(plan, report), detail=lanes_in_words(report))
+        # A pool that was resized since is in the plan by now: so it must be in what it is held against.
+        # What was measured at the load is then of another state.
+        buffers = buffers_now(report, cache.facts.pool if cache.facts else None)
+        at_load = controller.plan_at_load
+        same_pool = at_load is not None and at_load.pool_bytes == plan.pool_bytes
+        report = msgspec.structs.replace(report, buffers=buffers, observed=report.observed if same_pool else ())
         detail = [memory_in_detail(plan, report)]
         detail += [totals_in_detail(plan, machine, report)] if machine is not None else []
         self.memory.show_fact(memory_in_words(plan, report), memory_in_short(plan, report), "\n".join(detail))
         speed, finished = self._predicted.speed, cache.last_finished
+        after = finished is not None and finished is self._predicted.after
         self.speed.show_fact(
-            speed_in_words(speed, finished, loaded=True),
+            speed_in_words(speed, finished, loaded=True, after=after),
             speed_in_short(speed, finished),
-            speed_in_detail(speed, finished),
+            speed_in_detail(speed, finished, after=after),
         )
         self._show_pool()
         count = len(report.differences)

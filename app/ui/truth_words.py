@@ -183,8 +183,17 @@ def totals_in_detail(plan: Plan, machine: Machine, report: Loaded) -> str:
     return "\n".join(lines)
 
 
-def speed_in_words(speed: SpeedPrediction | None, finished: Finished | None, *, loaded: bool) -> str:
-    """Predicted decoding speed beside that of the last answer."""
+def speed_in_words(
+    speed: SpeedPrediction | None, finished: Finished | None, *, loaded: bool, after: bool = False
+) -> str:
+    """Predicted decoding speed beside that of the last answer, and which of them came first.
+
+    Args:
+        speed: The prediction.
+        finished: The last answer; None before the first one.
+        loaded: Whether the plan is.
+        after: Whether the prediction was made after that answer, for what was changed since.
+    """
     translate = QCoreApplication.translate
     predicted = _rates(speed)
     measured = finished.tokens_per_second if finished is not None else 0.0
@@ -192,7 +201,10 @@ def speed_in_words(speed: SpeedPrediction | None, finished: Finished | None, *, 
     if measured:
         last = translate("TruthLine", "measured {rate} in the last answer").format(rate=_rate(measured))
         if told:
-            return f"{told} · {last}"
+            words = translate("TruthLine", "Predicted beforehand {rates} tokens/s · {last}")
+            if after:
+                words = translate("TruthLine", "Predicted since the change {rates} tokens/s · {last}, before it")
+            return words.format(rates=predicted, last=last)
         return translate("TruthLine", "Last answer {rate} tokens/s, measured").format(rate=_rate(measured))
     if not told:
         return translate("TruthLine", "Speed: nothing predicted or measured yet") if loaded else ""
@@ -212,13 +224,20 @@ def speed_in_short(speed: SpeedPrediction | None, finished: Finished | None) -> 
     return translate("TruthLine", "{predicted} tokens/s predicted").format(predicted=predicted) if predicted else ""
 
 
-def speed_in_detail(speed: SpeedPrediction | None, finished: Finished | None) -> str:
+def speed_in_detail(speed: SpeedPrediction | None, finished: Finished | None, *, after: bool = False) -> str:
     """What bounds the speed and what the prediction rests on; prompts, too."""
     translate = QCoreApplication.translate
     lines = [speed.sentence] if speed is not None else []
     if speed is not None:
         words = translate("TruthLine", "Prompts: predicted {rates} tokens/s")
         lines.append(words.format(rates=f"{_rate(speed.prompt.low)}–{_rate(speed.prompt.high)}"))
+    if speed is not None and finished is not None and not after:
+        lines.append(
+            translate(
+                "TruthLine",
+                "This was predicted before the answer and is not corrected by it; the curve and the knobs are.",
+            )
+        )
     if finished is not None and finished.prompt_tokens_per_second:
         words = translate("TruthLine", "Prompt of the last answer: {rate} tokens/s, measured")
         lines.append(words.format(rate=_rate(finished.prompt_tokens_per_second)))

@@ -187,7 +187,7 @@ def test_the_bound_is_the_predictions_own_sentence_and_doubts_are_told():
     plan = plan_of(pool_bytes=GIB)
     told = explain(FACTS, LAPTOP, plan)
     assert told.bound == predict_speed(FACTS, LAPTOP, plan).sentence
-    assert any("was not measured" in doubt for doubt in told.doubts)
+    assert any("no measurement of this machine is used" in doubt for doubt in told.doubts)
     assert any("routing was not recorded" in doubt for doubt in told.doubts)
 
 

@@ -105,12 +105,26 @@ def seconds_at(facts, plan, hit, context):
     return fixed, 1 / speed.decode.likely - fixed
 
 
-@given(factor=st.floats(0.2, 5.0), count=st.integers(1, 12))
+@given(factor=st.floats(0.2, 5.0), count=st.integers(3, 12))
 def test_answers_that_are_all_alike_give_one_factor(factor, count):
     fixed, reading, spread, told_apart = fit_factors([(0.01, 0.03, 0.04 * factor)] * count)
     assert fixed == reading == pytest.approx(factor)
     assert not told_apart
     assert spread > 0
+
+
+@pytest.mark.parametrize("far_off", [0.01, 0.1, 10.0, 200.0])
+@pytest.mark.parametrize("others", [0, 1])
+def test_one_far_off_answer_of_few_moves_a_prediction_to_the_half_or_the_double_at_most(far_off, others):
+    facts, plan = qwen3_30b(), make_plan(qwen3_30b(), CPU_ONLY)
+    before = predict_speed(facts, CPU_ONLY, plan)
+    likely = before.decode.likely
+    answers = [answered(plan, CPU_ONLY, likely, prompt=before.prompt.likely)] * others
+    answers.append(answered(plan, CPU_ONLY, likely * far_off, prompt=before.prompt.likely * far_off))
+    after = predict_speed(facts, CPU_ONLY, plan, learned=learn(facts, CPU_ONLY, answers, calibration=None))
+    for was, now in ((before.decode, after.decode), (before.prompt, after.prompt)):
+        assert was.likely / 2.001 < now.likely < was.likely * 2.001
+        assert now.low > was.likely / 10
 
 
 def test_no_answers_leave_everything_as_it_is():

@@ -55,7 +55,8 @@ def header(view, layer):
     """The middle of a layer's name."""
     row = view.state.board.row_of(layer)
     first = int(view.packing.order[row][0])
-    return QPoint(view.header_width // 2, view.cell_rect(layer, first).center().y())
+    left = round(view.panes.names_left(view.packing.line_of(row)) / view.ratio)
+    return QPoint(left + view.header_width // 2, view.cell_rect(layer, first).center().y())
 
 
 def click(view, point, modifiers=NONE):

@@ -69,7 +69,7 @@ def test_it_says_what_bounds_the_machine_and_what_would_help(loaded_controller, 
     assert told.bound in page.explain_card.text
     assert told.advice[0].words in page.explain_card.text
     assert "Predicted: decoding +" in page.explain_card.text
-    assert "This machine was not measured" in page.explain_card.text
+    assert "no measurement of this machine is used" in page.explain_card.text
 
 
 def test_an_answer_is_told_beside_the_prediction(loaded_controller, make_page, qtbot):

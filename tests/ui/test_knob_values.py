@@ -1,5 +1,7 @@
 """What each knob makes of a plan, which values it takes, and what is refused with which offer. No window."""
 
+from dataclasses import replace
+
 import msgspec
 import pytest
 from hypothesis import given, settings
@@ -7,10 +9,11 @@ from hypothesis import strategies as st
 from ui_factories import GIB, MIB, make_facts, make_machine
 
 from app.hardware.facts import Ram
-from app.placement.evidence import NO_EVIDENCE
+from app.placement.evidence import NO_EVIDENCE, Evidence
 from app.placement.memory import fits, predict
 from app.placement.plan import CPU_LANE, KV_TYPES, CachePolicy
 from app.placement.planner import Wishes, make_plan
+from app.placement.speed.learning import Correction, Learned, devices_of
 from app.ui.tuning.consequences import consequences, outlook
 from app.ui.tuning.knob_values import (
     LIVE,
@@ -271,3 +274,37 @@ def test_a_plan_whose_gpu_is_gone_is_predicted_to_lack_it():
     found = consequences(gone, here.plan)
     assert "CUDA5 would need" in found.now.shortage
     assert "gpu" in found.without
+
+
+def taught(here, plan, slower):
+    """`here` after answers with plans like `plan` that came `slower` than the rates have it."""
+    correction = Correction(fixed=slower, reading=slower, prompt=slower, answers=5, prompts=5)
+    learned = Learned(corrections={devices_of(plan): correction})
+    return replace(here, evidence=Evidence(learned=learned))
+
+
+@pytest.mark.parametrize("of_which", ["before", "after"])
+def test_two_plans_are_compared_on_the_same_evidence_though_answers_taught_of_one_alone(of_which):
+    before = situation(pool_bytes=0)
+    after = with_plan(before, changed(before, "pool_bytes", 32 * MIB))
+    assert devices_of(before.plan) != devices_of(after.plan)
+    plain = consequences(after, before.plan)
+    here = taught(after, (before if of_which == "before" else after).plan, 8.0)
+    found = consequences(here, before.plan)
+    said = change_text("pool_bytes", found.now, found.without["pool_bytes"])
+    assert said.startswith(change_text("pool_bytes", plain.now, plain.without["pool_bytes"]))
+    assert said.endswith("answers taught of the devices of one only.")
+    # What stands alone is told by all that is known.
+    assert (found.now.speed == plain.now.speed) == (of_which == "before")
+
+
+def test_plans_that_answers_taught_of_alike_are_both_corrected():
+    before = situation()
+    after = with_plan(before, changed(before, "experts_used", 4))
+    plain = consequences(after, before.plan)
+    found = consequences(taught(after, before.plan, 4.0), before.plan)
+    for now, was in ((found.now, plain.now), (found.without["experts_used"], plain.without["experts_used"])):
+        assert now.speed.decode.likely == pytest.approx(was.speed.decode.likely / 4)
+    said = change_text("experts_used", found.now, found.without["experts_used"])
+    assert "tokens/s" in said
+    assert "alone" not in said

@@ -4,7 +4,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.ui.lanes.lane_layout import LARGEST, SMALLEST, lane_layout
+from app.ui.lanes.lane_layout import LARGEST, LARGEST_OVERVIEW, SMALLEST, lane_layout
+from app.ui.lanes.lane_panes import lane_panes
 from app.ui.lanes.lane_pixels import Canvas, Window, mixed, square, triangle
 
 COUNTS = st.lists(st.integers(1, 40), min_size=0, max_size=8)
@@ -64,6 +65,86 @@ def test_every_cell_is_found_at_its_own_place_and_nowhere_else(counts, room, zoo
             assert top + layout.cell <= layout.height
     for point in ((-1, 0), (0, -1), (0, layout.height), (layout.fold * layout.pitch, 0)):
         assert layout.place_at(*point) is None
+
+
+def test_a_wide_and_low_lane_is_cut_into_panes_with_larger_cells_that_are_all_seen():
+    header, room = 75, (460 - 75, 78)
+    whole, panes = lane_layout([22] * 30, room), lane_panes([22] * 30, room, header)
+    assert panes.firsts == (0, 15)
+    assert panes.pitch == 2 * whole.pitch == 4
+    assert whole.height > room[1] >= panes.height
+    assert panes.width <= room[0]
+    # Going down comes before going right.
+    assert panes.corner(14, 0)[0] == 0
+    assert panes.corner(15, 0) == (panes.stride, 0)
+    assert panes.stride >= 22 * panes.pitch + header
+    assert [part.lines for part in panes.parts] == [15, 15]
+
+
+def test_a_lane_that_is_high_or_whose_cells_are_at_their_largest_is_not_cut():
+    assert lane_panes([22] * 30, (300, 900), 75).count == 1
+    assert lane_panes([512] * 48, (300, 700), 75).count == 1
+    largest = lane_panes([8] * 4, (1800, 200), 75)
+    assert (largest.count, largest.pitch) == (1, LARGEST_OVERVIEW)
+
+
+def test_larger_cells_than_those_of_the_overview_are_not_cut_and_their_lines_are_folded_as_there():
+    layouts = [lane_panes([22] * 30, (800, 90), 75, zoom=zoom) for zoom in (0, 1, 7.5, 40, 1000)]
+    assert layouts[0].count > 1
+    assert layouts[1] == layouts[0]
+    assert [its.count for its in layouts[2:]] == [1, 1, 1]
+    assert len({its.sheet.fold for its in layouts}) == 1
+
+
+def test_a_cell_more_or_less_does_not_cut_a_lane_anew():
+    many, few = (lane_panes([count] * 30, (800, 90), 75, step=4) for count in (24, 22))
+    assert (many.firsts, many.stride, many.pitch) == (few.firsts, few.stride, few.pitch)
+    assert many.count > 1
+
+
+def test_the_point_at_a_cell_is_at_the_same_cell_in_larger_ones():
+    panes, large = (lane_panes([22] * 30, (800, 90), 75, zoom=zoom) for zoom in (0, 30))
+    for place in ((0, 0), (11, 21), (29, 3)):
+        left, top = panes.corner(*place)
+        x, y = panes.point_in(large, (left + panes.sheet.cell // 2, top + panes.sheet.cell // 2))
+        assert large.place_at(int(x), int(y)) == place
+
+
+@given(
+    counts=st.lists(st.integers(1, 40), min_size=0, max_size=40),
+    room=st.tuples(st.integers(1, 1500), st.integers(1, 200)),
+    zoom=ZOOMS,
+    ratio=RATIOS,
+    header=st.integers(0, 90),
+)
+@settings(max_examples=120, deadline=None)
+def test_every_cell_of_every_pane_is_found_at_its_own_place_beside_its_names(counts, room, zoom, ratio, header):
+    panes = lane_panes(counts, room, header, ratio, zoom)
+    if panes.count > 1:
+        assert panes.width <= room[0]
+        assert panes.height <= room[1]
+        assert panes.pitch >= lane_layout(counts, room, ratio).pitch
+    lines = np.repeat(np.arange(len(counts)), counts)
+    columns = np.concatenate([np.zeros(0, np.intp), *(np.arange(count) for count in counts)]).astype(np.intp)
+    corners = list(zip(*(lengths.tolist() for lengths in panes.corners(lines, columns)), strict=True))
+    assert len(set(corners)) == len(corners)
+    last = panes.sheet.cell - 1
+    for line, column, (left, top) in zip(lines.tolist(), columns.tolist(), corners, strict=True):
+        assert panes.corner(line, column) == (left, top)
+        for x, y in ((left, top), (left + last, top + last)):
+            assert panes.place_at(x, y) == (line, column)
+            assert panes.line_at(x, y) == line
+            assert not panes.in_names(x)
+        assert left + last < panes.width
+        assert top + last < panes.height
+    for line in range(len(counts)):
+        left, top = panes.corner(line, 0)
+        if header:
+            assert panes.in_names(left - 1)
+            assert panes.line_at(left - 1, top) == line
+            assert panes.place_at(left - 1, top) is None
+    assert panes.place_at(0, -1) is None
+    assert panes.place_at(0, panes.height) is None
 
 
 @given(counts=COUNTS, room=ROOMS, zoom=ZOOMS, left=st.integers(-80, 200), top=st.integers(-80, 200))

@@ -39,6 +39,13 @@ def test_requested_allocated_and_used_are_three_facts():
     assert words.pool_text(refused) == "Requested 64.0 MiB, allocated 0 B, not in use: 0 experts in 0 slots"
 
 
+def test_a_full_pool_that_no_routed_expert_was_found_in_is_not_said_to_be_unused_and_full_at_once():
+    assert words.pool_text(make_pool(used=False, slots=60, resident=60)) == (
+        "Requested 64.0 MiB, allocated 62.0 MiB, holds 60 experts in 60 slots, but no routed expert was found there "
+        "since the pool was set"
+    )
+
+
 @pytest.mark.parametrize("pool", [None, make_pool(requested_bytes=0, allocated_bytes=0, used=False)])
 def test_no_pool_is_said_to_be_none(pool):
     assert words.pool_text(pool) == "No expert pool: the CPU computes the experts of its layers"

@@ -73,6 +73,8 @@ def test_requested_allocated_and_used_and_predictions_stand_there_once_it_is_loa
     until(qtbot, lambda: "in use, hits" in line.text)
     measured = controller.cache.last_finished.tokens_per_second
     assert f"measured {measured:.0f} in the last answer" in line.speed.full
+    assert line.speed.full.startswith("Predicted beforehand ")
+    assert "predicted before the answer and is not corrected by it" in line.speed.toolTip()
     assert "Bound by" in line.speed.toolTip()
     assert "hold an expert, on Vulkan0" in line.expert_device.toolTip()
     assert "CPU in all: predicted" in line.memory.toolTip()
@@ -85,11 +87,20 @@ def test_a_pool_that_is_resized_while_it_runs_is_predicted_and_told_anew(pooled,
     line, orders = make_line(controller), Orders(controller)
     load(qtbot, controller)
     until(qtbot, lambda: line._predicted.speed is not None)
-    before = line._predicted.speed
+    answer(qtbot, controller)
+    before, memory, shown = line._predicted.speed, line.memory.full, []
+    line._predicted.changed.connect(lambda: shown.append(line._predicted.speed))
+    controller.cache.changed.connect(lambda: shown.append(line._predicted.speed))
     assert orders.set_pool(24 * MIB)
     until(qtbot, lambda: "requested 24.0 MiB, allocated 24.0 MiB" in line.text)
-    until(qtbot, lambda: line._predicted.speed is not None and line._predicted.speed is not before)
+    until(qtbot, lambda: line._predicted.speed is not before)
     assert line._predicted.speed.hit_rate > before.hit_rate
+    assert None not in shown, "the former prediction stays until the new one is there"
+    assert line.speed.full.startswith("Predicted since the change ")
+    assert line.speed.full.endswith(" in the last answer, before it")
+    assert line.memory.full != memory
+    assert "Vulkan0, expert pool: predicted 24.0 MiB, reported 24.0 MiB" in line.memory.toolTip()
+    assert "(script)" not in line.memory.toolTip(), "what was measured at the load is of another pool"
 
 
 def test_an_answer_does_not_correct_the_prediction_that_it_is_held_against(pooled, make_line, qtbot):

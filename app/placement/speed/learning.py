@@ -30,9 +30,14 @@ _LEAST_FOR_TWO = 4
 # Where the fixed share of the time differs by less than this between answers, they do not tell fixed from bytes.
 _LEAST_DIFFERENCE = 0.08
 _FACTORS = (0.1, 10.0)
+# Of one or two answers nothing tells which is the odd one out: they move a prediction by no more than this.
+_FACTORS_OF_FEW = (0.5, 2.0)
+_FEW = 2
 # One answer differs from the next by so much with nothing changed; and what a single one leaves open.
 _LEAST_SPREAD = 0.04
 _SPREAD_OF_ONE = 0.12
+_MOST_SPREAD = 1.0
+"""Of answers that differ by more, something else than the plan was the reason."""
 _LEAST_RATE = 1e-4
 """Tokens a second: one in three hours; a record that tells of less is damaged."""
 
@@ -229,7 +234,8 @@ def _correction(
 def fit_factors(rows: Sequence[tuple[float, float, float]]) -> tuple[float, float, float, bool]:
     """Factors on the fixed and on the reading time, the spread they leave, and whether they were told apart.
 
-    With few answers, or where all have the same share of fixed time, it is one factor for both: the median.
+    With few answers, or where all have the same share of fixed time, it is one factor for both: the median. One or
+    two answers move the prediction to the half or the double at most.
 
     Args:
         rows: (predicted fixed, predicted reading, measured) seconds, oldest first.
@@ -243,13 +249,14 @@ def fit_factors(rows: Sequence[tuple[float, float, float]]) -> tuple[float, floa
         if found is not None and all(_FACTORS[0] <= factor <= _FACTORS[1] for factor in (found.first, found.second)):
             return found.first, found.second, _spread(found.spread, len(rows)), True
     ratios = [measured / (fixed + reading) for fixed, reading, measured in rows]
-    factor = min(max(weighted_median(ratios, weights), _FACTORS[0]), _FACTORS[1])
+    least, most = _FACTORS_OF_FEW if len(rows) <= _FEW else _FACTORS
+    factor = min(max(weighted_median(ratios, weights), least), most)
     left = weighted_median([abs(ratio / factor - 1) for ratio in ratios], weights) * 1.4826
     return factor, factor, _spread(left, len(rows)), False
 
 
 def _spread(left: float, count: int) -> float:
-    return max(left, _LEAST_SPREAD, _SPREAD_OF_ONE / count)
+    return max(min(left, _MOST_SPREAD), _LEAST_SPREAD, _SPREAD_OF_ONE / count)
 
 
 def _predicted(

@@ -58,6 +58,18 @@ def pool_text(pool: PoolFacts | None) -> str:
     """
     if pool is None or not (pool.requested_bytes or pool.allocated_bytes):
         return translate("Lanes", "No expert pool: the CPU computes the experts of its layers")
+    if pool.resident and not pool.used:
+        words = translate(
+            "Lanes",
+            "Requested {requested}, allocated {allocated}, holds {resident} experts in {slots} slots, but no routed "
+            "expert was found there since the pool was set",
+        )
+        return words.format(
+            requested=in_bytes(pool.requested_bytes),
+            allocated=in_bytes(pool.allocated_bytes),
+            resident=number(pool.resident),
+            slots=number(pool.slots),
+        )
     text = size_text(pool.requested_bytes, pool.allocated_bytes, used=pool.used)
     text += ": " + translate("Lanes", "{resident} experts in {slots} slots").format(
         resident=number(pool.resident), slots=number(pool.slots)

@@ -13,8 +13,9 @@ from app.ui.lanes.board_state import BoardState
 from app.ui.lanes.lane_contents import LaneContents
 from app.ui.lanes.lane_flash import LaneFlash
 from app.ui.lanes.lane_info import LaneInfo
-from app.ui.lanes.lane_layout import LARGEST, LaneLayout, lane_layout
-from app.ui.lanes.lane_paint import LanePainter
+from app.ui.lanes.lane_layout import LARGEST, LaneLayout
+from app.ui.lanes.lane_pane_paint import PanesPainter
+from app.ui.lanes.lane_panes import LanePanes, lane_panes
 from app.ui.lanes.lane_pixels import Window
 from app.ui.lanes.packing import Packing
 from app.ui.theme import Theme
@@ -43,7 +44,7 @@ class LaneArea(QAbstractScrollArea):
         lane: Which lane this is.
         theme: The colours.
         packing: Which cells are here.
-        grid: Where they are.
+        panes: Where they are on screen.
 
     Signals:
         zoom_changed: The zoom was changed here.
@@ -57,14 +58,14 @@ class LaneArea(QAbstractScrollArea):
         self.lane = lane
         self.theme = theme
         self.packing = Packing(state.board.on(lane.key))
-        self.grid: LaneLayout = lane_layout((), (1, 1))
+        self.panes = lane_panes((), (1, 1), 0)
         self._zoom = 0.0
         self._current: Place | None = None
         self._taken: Change | None = None
-        self._before = (self.packing, self.grid)
+        self._before = (self.packing, self.panes)
         self._image: QImage | None = None
         self._contents: LaneContents | None = None
-        self._painter = LanePainter(theme, self.font())
+        self._painter = PanesPainter(theme, self.font())
         self._flash = LaneFlash(self)
         self._names = QTimer(self)
         self._names.setSingleShot(True)
@@ -80,6 +81,11 @@ class LaneArea(QAbstractScrollArea):
         self._tell_names()
 
     # ---- what others ask of it ----------------------------------------------------------------
+
+    @property
+    def grid(self) -> LaneLayout:
+        """The cells' lines one below the other, as they are where the lane is not cut into panes."""
+        return self.panes.sheet
 
     @property
     def zoom(self) -> float:
@@ -123,7 +129,7 @@ class LaneArea(QAbstractScrollArea):
         if zoom == self._zoom:
             return
         anchor = anchor or self.viewport().rect().center()
-        before, point = self.grid, self.content_point(anchor)
+        before, point = self.panes, self.content_point(anchor)
         self._zoom = zoom
         self._lay_out()
         if zoom and self.grid.pitch == self._laid_out(0.0).pitch and zoom * self.ratio < self.grid.pitch:
@@ -144,14 +150,14 @@ class LaneArea(QAbstractScrollArea):
         """Where a cell is in the viewport, also where that is scrolled away; None where it is in another lane."""
         row = self._row_of(layer)
         place = self.packing.place_of(row, expert) if row is not None else None
-        return self._rect(self.grid, place) if place is not None else None
+        return self._rect(self.panes, place) if place is not None else None
 
     def rect_before(self, layer: int, expert: int) -> QRect | None:
         """Where a cell was in the viewport before the last change; None where it was in another lane."""
-        packing, grid = self._before
+        packing, panes = self._before
         row = self._row_of(layer)
         place = packing.place_of(row, expert) if row is not None and packing.shape == self.packing.shape else None
-        return self._rect(grid, place) if place is not None else None
+        return self._rect(panes, place) if place is not None else None
 
     def places_before(self, change: Change) -> tuple[np.ndarray, np.ndarray]:
         """Lines and columns that the moved cells had here before a change, negative where they had none."""
@@ -173,7 +179,7 @@ class LaneArea(QAbstractScrollArea):
         if change is self._taken:
             return
         self._taken = change
-        self._before = (self.packing, self.grid)
+        self._before = (self.packing, self.panes)
         if change.rebuilt:
             self._current = None
             self._flash.end()
@@ -198,18 +204,18 @@ class LaneArea(QAbstractScrollArea):
 
     def in_header(self, point: QPoint) -> bool:
         """Whether a point of the viewport is beside the cells, on the layers' names."""
-        return point.x() < self.header_width
+        return point.x() < self.header_width or self.panes.in_names(self.content_point(point)[0])
 
     def cell_at(self, point: QPoint) -> Place | None:
         """The cell at a point of the viewport, by row and expert."""
         if self.in_header(point):
             return None
-        place = self.grid.place_at(*self.content_point(point))
+        place = self.panes.place_at(*self.content_point(point))
         return self.packing.cell_at(*place) if place is not None else None
 
     def row_at(self, point: QPoint) -> int | None:
         """The board's row at the height of a point of the viewport."""
-        line = self.grid.line_at(self.content_point(point)[1])
+        line = self.panes.line_at(*self.content_point(point))
         return int(self.packing.rows[line]) if line is not None else None
 
     def set_current(self, place: Place) -> None:
@@ -229,13 +235,13 @@ class LaneArea(QAbstractScrollArea):
         self._contents = None
         self.repaint_cells()
 
-    def _rect(self, grid: LaneLayout, place: tuple[int, int]) -> QRect:
-        ratio = self.ratio
-        left, top = grid.corner(*place)
+    def _rect(self, panes: LanePanes, place: tuple[int, int]) -> QRect:
+        ratio, cell = self.ratio, panes.sheet.cell / self.ratio
+        left, top = panes.corner(*place)
         scrolled_left, scrolled_top = self._scrolled()
         x = (left - scrolled_left + round(self.header_width * ratio)) / ratio
         y = (top - scrolled_top) / ratio
-        return QRectF(x, y, grid.cell / ratio, grid.cell / ratio).toAlignedRect()
+        return QRectF(x, y, cell, cell).toAlignedRect()
 
     def content_point(self, point: QPoint) -> tuple[int, int]:
         """A point of the viewport in device pixels from the first cell."""
@@ -256,16 +262,16 @@ class LaneArea(QAbstractScrollArea):
 
     # ---- layout -------------------------------------------------------------------------------
 
-    def _laid_out(self, zoom: float) -> LaneLayout:
+    def _laid_out(self, zoom: float) -> LanePanes:
         """The layout at a zoom; bars beside the cells never change how lines are folded."""
         ratio, size = self.ratio, self.maximumViewportSize()
         room = (size.width() - self.header_width, size.height() - 2 * _MARGIN)
         counts = self.packing.counts.tolist()
         step = max(self.state.board.experts // _FOLD_STEPS, 1)
 
-        def laid_out(width: int, zoom: float) -> LaneLayout:
+        def laid_out(width: int, zoom: float) -> LanePanes:
             inside = (math.floor(width * ratio), math.floor(room[1] * ratio))
-            return lane_layout(counts, inside, ratio, zoom, step)
+            return lane_panes(counts, inside, round(self.header_width * ratio), ratio, zoom, step)
 
         if laid_out(room[0], 0.0).height > room[1] * ratio:
             bar = self.style().pixelMetric(QStyle.PixelMetric.PM_ScrollBarExtent, None, self)
@@ -273,29 +279,24 @@ class LaneArea(QAbstractScrollArea):
         return laid_out(room[0], zoom)
 
     def _lay_out(self) -> None:
-        grid = self._laid_out(self._zoom)
-        if grid != self.grid:  # an equal one stays, with all that was worked out for it
-            self.grid = grid
+        panes = self._laid_out(self._zoom)
+        if panes != self.panes:  # equal ones stay, with all that was worked out for them
+            self.panes = panes
         ratio, size = self.ratio, self.viewport().size()
         page_x, page_y = max(size.width() - self.header_width, 1), max(size.height(), 1)
         for bar, length, page in (
-            (self.horizontalScrollBar(), math.ceil(self.grid.width / ratio), page_x),
-            (self.verticalScrollBar(), math.ceil(self.grid.height / ratio) + 2 * _MARGIN, page_y),
+            (self.horizontalScrollBar(), math.ceil(self.panes.width / ratio), page_x),
+            (self.verticalScrollBar(), math.ceil(self.panes.height / ratio) + 2 * _MARGIN, page_y),
         ):
             bar.setPageStep(page)
             bar.setSingleStep(max(round(self.pitch), 16))
             bar.setRange(0, max(length - page, 0))
         self._image = None
 
-    def _keep(self, before: LaneLayout, point: tuple[int, int], anchor: QPoint) -> None:
+    def _keep(self, before: LanePanes, point: tuple[int, int], anchor: QPoint) -> None:
         """Scroll so that what was at `point` of the cells is at `anchor` of the viewport again."""
         ratio = self.ratio
-        x = point[0] / before.pitch * self.grid.pitch
-        y = point[1] / max(before.height, 1) * self.grid.height
-        line = before.line_at(point[1])
-        if line is not None:
-            inside = (point[1] - before.line_top(line)) / before.pitch * self.grid.pitch
-            y = self.grid.line_top(line) + min(inside, self.grid.line_height(line))
+        x, y = before.point_in(self.panes, point)
         self.horizontalScrollBar().setValue(round(x / ratio - (anchor.x() - self.header_width)))
         self.verticalScrollBar().setValue(round(y / ratio - anchor.y()) + _MARGIN)
         self.repaint_cells()
@@ -317,7 +318,7 @@ class LaneArea(QAbstractScrollArea):
         if where is None:
             return
         ratio = self.ratio
-        left, top = (length / ratio for length in self.grid.corner(*where))
+        left, top = (length / ratio for length in self.panes.corner(*where))
         size = self.grid.pitch / ratio
         for bar, start in ((self.horizontalScrollBar(), left), (self.verticalScrollBar(), top + _MARGIN)):
             low, high = bar.value(), bar.value() + bar.pageStep()
@@ -339,7 +340,7 @@ class LaneArea(QAbstractScrollArea):
                     hatched=self.state.loaded_report is not None,
                 )
             tints = self._flash.tints()
-            self._image = self._painter.paint(self._contents, self.grid, self.window(), self.ratio, tints)
+            self._image = self._painter.paint(self._contents, self.panes, self.window(), self.ratio, tints)
         painter = QPainter(self.viewport())
         painter.drawImage(QPointF(0, 0), self._image)
         self.paint_over(painter)

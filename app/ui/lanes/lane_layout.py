@@ -20,7 +20,7 @@ CARD = 56.0
 """Logical pixels from which on a cell is a card with words on it."""
 _CLOSE = 5.0
 """Logical pixels: smaller cells touch, for a gap would take half of their colour."""
-_FOLDING_PAYS = 1.25
+FOLDING_PAYS = 1.25
 """Lines are folded once more only where cells become larger by this factor."""
 _WIDEST_GAP = 12.0
 
@@ -144,9 +144,14 @@ def lane_layout(
     """
     counts = tuple(counts)
     fold, fitting = _overview(tuple(-(-count // step) * step for count in counts), room, ratio)
+    return sheet_of(counts, fold, fitting, ratio, zoom)
+
+
+def sheet_of(counts: tuple[int, ...], fold: int, fitting: int, ratio: float, zoom: float = 0.0) -> LaneLayout:
+    """The layout with strips of `fold` cells at a zoom, no smaller than the pitch `fitting` of the overview."""
     wanted = fitting if zoom <= 0 else round(zoom * ratio)
     pitch = min(max(wanted, fitting), max(round(LARGEST * ratio), fitting))
-    return LaneLayout(counts, fold, pitch, _spacing(pitch, ratio), _gap(pitch, ratio))
+    return LaneLayout(counts, fold, pitch, _spacing(pitch, ratio), gap_below(pitch, ratio))
 
 
 @lru_cache(maxsize=64)
@@ -161,12 +166,12 @@ def _overview(counts: tuple[int, ...], room: tuple[int, int], ratio: float) -> t
         strips = int((-(-amounts // fold)).sum())
 
         def tall(pitch: int, strips: int = strips) -> bool:
-            return strips * pitch + len(counts) * _gap(pitch, ratio) > height
+            return strips * pitch + len(counts) * gap_below(pitch, ratio) > height
 
         pitch = min(width // fold, round(LARGEST_OVERVIEW * ratio))
         while pitch >= smallest and tall(pitch):
             pitch -= 1
-        if pitch >= smallest and pitch >= best[1] * _FOLDING_PAYS:
+        if pitch >= smallest and pitch >= best[1] * FOLDING_PAYS:
             best = (fold, pitch)
         if tall(smallest):
             break
@@ -177,7 +182,8 @@ def _overview(counts: tuple[int, ...], room: tuple[int, int], ratio: float) -> t
     return -(-columns // folds), smallest
 
 
-def _gap(pitch: int, ratio: float) -> int:
+def gap_below(pitch: int, ratio: float) -> int:
+    """Device pixels between two lines."""
     return max(round(ratio), min(round(pitch / 4), round(_WIDEST_GAP * ratio)))
 
 

@@ -251,13 +251,13 @@ class LaneMouse(QObject):
     def _in_band(self) -> Mask:
         """The cells that the rubber band touches."""
         view = self._view
-        packing, grid = view.packing, view.grid
+        packing, cell = view.packing, view.grid.cell
         end = view.content_point(self._pointer)
         left, right = sorted((self._origin[0], end[0]))
         top, bottom = sorted((self._origin[1], end[1]))
         lines, columns = np.nonzero(packing.table != EMPTY)
-        lefts, tops = grid.corners(lines, columns)
-        touched = (lefts <= right) & (lefts + grid.cell > left) & (tops <= bottom) & (tops + grid.cell > top)
+        lefts, tops = view.panes.corners(lines, columns)
+        touched = (lefts <= right) & (lefts + cell > left) & (tops <= bottom) & (tops + cell > top)
         mask = np.zeros(packing.shape, bool)
         mask[packing.rows[lines[touched]], packing.table[lines[touched], columns[touched]]] = True
         return mask

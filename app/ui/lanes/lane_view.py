@@ -121,8 +121,10 @@ class LaneView(LaneArea):
         if row is None or not self.in_header(point):
             return QRect()
         first = self.cell_rect(layers[row], int(self.packing.order[row][0]))
-        height = self.grid.line_height(self.packing.line_of(row) or 0) / self.ratio
-        return QRect(0, first.top(), self.header_width, round(height)) if first is not None else QRect()
+        line = self.packing.line_of(row) or 0
+        height = self.grid.line_height(line) / self.ratio
+        left = self.panes.names_left(line) / self.ratio
+        return QRect(round(left), first.top(), self.header_width, round(height)) if first is not None else QRect()
 
     # ---- events of mouse, keys and drags -------------------------------------------------------
 

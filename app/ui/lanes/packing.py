@@ -60,6 +60,13 @@ class Packing:
         """Cells in all lines."""
         return int(self.counts.sum())
 
+    def part(self, first: int, last: int) -> "Packing":
+        """The lines from `first` to before `last`, which are counted from 0 again."""
+        mask = np.zeros(self.shape, bool)
+        rows = self.rows[first:last]
+        mask[rows] = self._column_of[rows] != EMPTY
+        return Packing(mask)
+
     def line_of(self, row: int) -> int | None:
         """The line of a board's row; None where it has no cell here."""
         line = int(self._line_of[row]) if 0 <= row < self.shape[0] else EMPTY

@@ -84,13 +84,22 @@ class KnobRow(QWidget):
 
     # ---- what is shown ------------------------------------------------------------------------
 
-    def show_plan(self, situation: Situation, loaded: Value, *, is_loaded: bool, blocked: str = "") -> None:
+    def show_plan(
+        self,
+        situation: Situation,
+        loaded: Value,
+        *,
+        is_loaded: bool,
+        followed: bool = False,
+        blocked: str = "",
+    ) -> None:
         """Show where the knob stands.
 
         Args:
             situation: Model, machine and the plan being edited.
             loaded: Where the knob stood when the model was loaded.
             is_loaded: Whether the model is; else `loaded` says nothing.
+            followed: Whether the loaded model has left that value since, without a reload.
             blocked: Why it cannot be turned, in words, where that does not follow from the situation.
         """
         value = value_of(situation.plan, self.key, situation.facts)
@@ -104,13 +113,20 @@ class KnobRow(QWidget):
         words = value_word(self.key, loaded, machine) if is_loaded else ""
         # The mark is a word, not a colour: "(changed)" is heard too.
         name = knob_name(self.key)
-        self._name.setText(self.tr("{name} (changed)").format(name=name) if changed else name)
+        marked = self.tr("{name} (changed since the load)") if followed else self.tr("{name} (changed)")
+        self._name.setText(marked.format(name=name) if changed else name)
         self._show_button(self.revert_button, changed)
-        self._loaded.setText(self.tr("Loaded: {value}").format(value=words) if changed else "")
-        self.revert_button.setAccessibleName(
-            self.tr("{name}: back to {value}, as loaded").format(name=name, value=words)
+        was = self.tr("At the load: {value}") if followed else self.tr("Loaded: {value}")
+        self._loaded.setText(was.format(value=words) if changed else "")
+        back = (
+            self.tr("{name}: back to {value}, as it was loaded")
+            if followed
+            else self.tr("{name}: back to {value}, as loaded")
         )
-        self.revert_button.setToolTip(self.tr("Back to what is loaded"))
+        self.revert_button.setAccessibleName(back.format(name=name, value=words))
+        self.revert_button.setToolTip(
+            self.tr("Back to what was loaded") if followed else self.tr("Back to what is loaded")
+        )
         self._describe()
 
     def show_automatic(self, value: Value, situation: Situation, *, known: bool) -> None:

@@ -338,7 +338,7 @@ def _on(device: str, size: str) -> str:
 def basis_text(now: Outlook, hit_basis: str, compared: str) -> str:
     """What a plan's prediction rests on, and what its knobs are compared with (`Forecast.compared`)."""
     against = {
-        "loaded": translate("Knobs", "Changes are told against what was loaded."),
+        "loaded": translate("Knobs", "Changes are told against the plan at the load."),
         "planner": translate("Knobs", "Changes are told against the planner's own choice."),
     }.get(compared, "")
     return " ".join(text for text in (now.speed.sentence, hit_basis, against) if text)

@@ -157,13 +157,15 @@ class KnobsPage(QWidget):
         self._show_footer(situation)
         if situation is None or not self._active:
             return
-        at_load = situation.at_load
+        at_load, live = situation.at_load, self._controller.loaded_plan
         for key, row in self.rows.items():
             loaded = value_of(at_load, key, situation.facts) if at_load is not None else None
+            now = value_of(live, key, situation.facts) if at_load is not None and live is not None else loaded
             row.show_plan(
                 situation,
                 loaded,
                 is_loaded=at_load is not None,
+                followed=now != loaded,
                 blocked=self._pool_blocked() if key == "pool_bytes" else "",
             )
         self.forecast.ask(situation)
