@@ -14,6 +14,7 @@ from app import native_library
 from app.engine.cache_types import (
     RESULT_WORDS,
     LayerStruct,
+    MemoryStruct,
     Phase,
     PinEntryStruct,
     PolicyStruct,
@@ -32,7 +33,7 @@ from app.placement.plan import CachePolicy, ExpertPin
 
 __all__ = ["ABI", "ExpertDevice", "Experts", "Phase", "Residency", "Result", "library_path"]
 
-ABI = 3
+ABI = 4
 MAX_LAYERS = 1024
 _BATCHES_AT_ONCE = 1024  # as many as the library keeps
 _ALL_LAYERS = -1
@@ -64,6 +65,11 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "read_tokens": (i32, [i64, u64, POINTER(TokenStruct), i32]),
     "set_trace": (i32, [i64, i32]),
     "read_trace": (i32, [i64, POINTER(RoutingEntryStruct), i32, POINTER(u64)]),
+    "set_resident": (i32, [i64, u64]),
+    "warm_up": (i32, [i64]),
+    "release": (i32, [i64]),
+    "read_memory": (i32, [i64, POINTER(MemoryStruct)]),
+    "read_residents": (i32, [i64, raw, i32, i32]),
     "read_rates": (i32, [i64, text, POINTER(RatesStruct)]),
     "read_work": (i32, [i64, POINTER(u64), POINTER(u64)]),
 }
@@ -195,6 +201,32 @@ class ExpertDevice:
         """Set the heat of one layer's experts, as saved from an earlier run."""
         values = np.fromiter(heat, dtype=np.float32)
         self._check(self._library.expert_device_set_heat(context, layer, values.ctypes.data, len(values)))
+
+    # ---- main memory -------------------------------------------------------------------------
+
+    def set_resident(self, context: int, resident_bytes: int) -> None:
+        """Keep at most so many bytes of the mapped file's experts in main memory; 0 leaves that to the system."""
+        self._check(self._library.expert_device_set_resident(context, resident_bytes))
+
+    def warm_up(self, context: int) -> None:
+        """Read the hottest experts into main memory, in the background, as many as may stay there."""
+        self._check(self._library.expert_device_warm_up(context))
+
+    def release(self, context: int) -> None:
+        """Give up the main memory that the mapped file's experts take."""
+        self._check(self._library.expert_device_release(context))
+
+    def memory(self, context: int) -> MemoryStruct:
+        """What main memory holds of the mapped file's experts."""
+        out = MemoryStruct()
+        self._check(self._library.expert_device_read_memory(context, ctypes.byref(out)))
+        return out
+
+    def residents(self, context: int) -> npt.NDArray[np.uint8]:
+        """Which experts main memory holds: [layers, experts], 0 for those it was found to lack."""
+        found = np.ones(self.shape(context), dtype=np.uint8)
+        self._check(self._library.expert_device_read_residents(context, found.ctypes.data, *found.shape))
+        return found
 
     # ---- facts -------------------------------------------------------------------------------
 

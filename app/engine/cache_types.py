@@ -115,6 +115,7 @@ class TotalsStruct(ctypes.Structure):
         for name in (
             "tokens", "hits", "misses", "streamed", "inserts", "evictions", "inserted_bytes", "streamed_bytes",
             "layers", "total_ns", "cpu_ns", "gpu_ns", "wait_ns", "gather_ns", "scatter_ns",
+            "cold_experts", "cold_reads", "cold_bytes", "stall_ns",
         )
     )  # fmt: skip
 
@@ -134,6 +135,10 @@ class TokenStruct(ctypes.Structure):
         ("gpu_ns", u64),
         ("wait_ns", u64),
         ("total_ns", u64),
+        ("cold_experts", i32),
+        ("cold_reads", i32),
+        ("cold_bytes", u64),
+        ("stall_ns", u64),
     )
 
 
@@ -152,6 +157,15 @@ class PinEntryStruct(ctypes.Structure):
     """`expert_device_pin_entry`."""
 
     _fields_ = (("layer", i32), ("expert", i32), ("pin", i32))
+
+
+class MemoryStruct(ctypes.Structure):
+    """`expert_device_memory`."""
+
+    _fields_ = (
+        *((name, u64) for name in ("budget", "trusted", "resident", "total", "evictions", "stale", "failures")),
+        ("on", i32),
+    )
 
 
 class RatesStruct(ctypes.Structure):

@@ -8,9 +8,11 @@ from typing import NamedTuple
 import numpy as np
 
 from app.engine.cache import ExpertDevice, Phase, Result
+from app.engine.cache_memory import ContextMemory
 from app.engine.cache_types import LANE_LETTERS, PIN_LETTERS, RESULT_WORDS, LayerStruct, PoolStruct, TotalsStruct
 from app.engine.profiles import ProfileStore
 from app.engine.protocol import CacheFacts, TraceState
+from app.engine.routing_log import RoutingLog
 from app.engine.trace_writer import TraceWriter
 from app.errors import AppError, ErrorCode
 from app.model import ExpertTensor, ModelFacts
@@ -43,10 +45,17 @@ class ContextCache:
 
     Attributes:
         layers: The MoE layers that the device was seen to compute, by index.
+        memory: What main memory keeps of them.
     """
 
     def __init__(
-        self, device: ExpertDevice, context: int, plan: Plan, facts: ModelFacts, profile: ProfileStore | None
+        self,
+        device: ExpertDevice,
+        context: int,
+        plan: Plan,
+        facts: ModelFacts,
+        profile: ProfileStore | None,
+        routing: Path | None = None,
     ) -> None:
         self._device = device
         self._context = context
@@ -60,6 +69,11 @@ class ContextCache:
         self._before_pool = Sums(0, 0, 0, 0)
         self._trace: TraceWriter | None = None
         self.layers: dict[int, LayerStruct] = {its.layer: its for its in device.layers(context)}
+        self.memory = ContextMemory(device, context, facts)
+        self._log: RoutingLog | None = None
+        # With another number of experts than the model's own, what is routed to says nothing of the model.
+        if routing is not None and self.layers and plan.experts_used is None:
+            self._log = RoutingLog(routing, device, context, self._trace_header())
 
     @property
     def expert_bytes(self) -> int:
@@ -84,6 +98,7 @@ class ContextCache:
                 self._device.set_heat(self._context, layer, heat)
         if pins := tuple(pin for pin in plan.pins if pin.layer in self.layers):
             self.set_pins(pins)
+        self.memory.choose(self.expert_bytes)  # before slots are filled from there
         self._requested = plan.pool_bytes
         if self._pool_device is not None and self.layers and (plan.pool_bytes or plan.staging_bytes):
             self.set_pool(plan.pool_bytes, plan.staging_bytes)
@@ -137,16 +152,29 @@ class ContextCache:
         ended, self._trace = self._trace, None
         if ended is not None:
             ended.close()
+            if self._log is not None:
+                self._log.take_back()
         if path:
-            header = TraceHeader(
-                fingerprint=self._facts.fingerprint,
-                name=self._facts.name,
-                experts={index: its.experts for index, its in self.layers.items()},
-                experts_used=self._facts.experts_used,
-            )
-            self._trace = TraceWriter(Path(path), self._device, self._context, header)
+            if self._log is not None:
+                self._log.lend()  # the device has one recording, and this one is the user's
+            try:
+                self._trace = TraceWriter(Path(path), self._device, self._context, self._trace_header())
+            except BaseException:
+                if self._log is not None:
+                    self._log.take_back()
+                raise
         told = self._trace or ended
         return TraceState(path=path, entries=told.entries if told else 0, dropped=told.dropped if told else 0)
+
+    def begin_answer(self) -> None:
+        """An answer begins: its routing is recorded, unless the user records."""
+        if self._log is not None:
+            self._log.begin()
+
+    def end_answer(self) -> None:
+        """The answer has been told: keep its routing."""
+        if self._log is not None:
+            self._log.end()
 
     def save_profile(self, *, only_if_due: bool) -> None:
         """Keep the experts' heat for the next start."""
@@ -164,6 +192,8 @@ class ContextCache:
         if self._trace is not None:
             self._trace.close()
             self._trace = None
+        if self._log is not None:
+            self._log.close()
         self.save_profile(only_if_due=False)
 
     # ---- facts -------------------------------------------------------------------------------
@@ -179,6 +209,7 @@ class ContextCache:
             batches=batches,
             next_batch=batches[-1].index + 1 if batches else since,
             layers=self._layers() if experts else {},
+            memory=self.memory.facts(),
         )
 
     def pool_facts(self) -> PoolFacts | None:
@@ -224,6 +255,14 @@ class ContextCache:
             misses=misses,
             streamed=after.streamed - before.streamed,
             copied_bytes=after.copied_bytes - before.copied_bytes,
+        )
+
+    def _trace_header(self) -> TraceHeader:
+        return TraceHeader(
+            fingerprint=self._facts.fingerprint,
+            name=self._facts.name,
+            experts={index: its.experts for index, its in self.layers.items()},
+            experts_used=self._facts.experts_used,
         )
 
     def _pool(self) -> PoolStruct:
@@ -293,6 +332,10 @@ class ContextCache:
                 cpu_seconds=its.cpu_ns / _SECOND,
                 gpu_seconds=its.gpu_ns / _SECOND,
                 wait_seconds=its.wait_ns / _SECOND,
+                cold_experts=its.cold_experts,
+                cold_reads=its.cold_reads,
+                cold_bytes=its.cold_bytes,
+                stall_seconds=its.stall_ns / _SECOND,
             )
             for its in found
         )
@@ -302,6 +345,7 @@ class ContextCache:
         routed = self._device.routing(self._context, Phase.DECODE)
         experts = self._device.experts(self._context)
         heat = np.round(experts.heat.astype(np.float64), 3)
+        memory = self.memory.letters() if self.memory.facts() else []
         return {
             index: LayerExperts(
                 routed=tuple(routed[index, : its.experts].tolist()),
@@ -309,6 +353,7 @@ class ContextCache:
                 lanes=_letters(experts.lane[index, : its.experts].tolist(), LANE_LETTERS),
                 pins=_letters(experts.pin[index, : its.experts].tolist(), PIN_LETTERS),
                 slots=slots.get(index, 0),
+                memory=memory[index][: its.experts] if memory else "",
             )
             for index, its in self.layers.items()
         }
@@ -343,4 +388,8 @@ def _totals(its: TotalsStruct) -> CacheTotals:
         cpu_seconds=its.cpu_ns / _SECOND,
         gpu_seconds=its.gpu_ns / _SECOND,
         wait_seconds=its.wait_ns / _SECOND,
+        cold_experts=its.cold_experts,
+        cold_reads=its.cold_reads,
+        cold_bytes=its.cold_bytes,
+        stall_seconds=its.stall_ns / _SECOND,
     )

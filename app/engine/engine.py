@@ -1,6 +1,7 @@
 """The engine within the child: llama.cpp with its backends and the expert device, and one model at a time."""
 
 import logging
+import re
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -40,11 +41,20 @@ class Engine:
         stock: Leave the expert device out.
         on_log: Called with level and line of what the user should see.
         profiles: The folder of saved heat, None to keep none.
+        routing: The folder of answers' recorded routings, None to keep none.
     """
 
-    def __init__(self, *, stock: bool, on_log: Callable[[int, str], None], profiles: Path | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        stock: bool,
+        on_log: Callable[[int, str], None],
+        profiles: Path | None = None,
+        routing: Path | None = None,
+    ) -> None:
         self._on_log = on_log
         self._profiles = profiles
+        self._routing = routing
         self._long = threading.Lock()  # held by a long order, and while the model is freed; before the other lock
         self._session: Session | None = None
         self._measurer: Measurer | None = None  # of the session, whose context it shares
@@ -52,6 +62,7 @@ class Engine:
         self._cores = Cores()
         self._ggml = Ggml()
         self._notes: list[str] = []
+        self._cpu_variant: str | None = None
         self._tap.on_line = self._note
         self._ggml.load_backends()
         self._tap.on_line = None
@@ -74,7 +85,9 @@ class Engine:
             self._on_log(level, line)
 
     def _note(self, level: int, line: str) -> None:
-        """Keep what a backend says it cannot see or load."""
+        """Keep what a backend says it cannot see or load, and which build for the processor was loaded."""
+        if variant := re.search(r"loaded CPU backend from .*ggml-cpu-(\w+)\.", line):
+            self._cpu_variant = variant[1]
         words = line.lower()
         if level >= logging.WARNING or "no devices found" in words or "failed" in words:
             self._notes.append(line)
@@ -91,6 +104,8 @@ class Engine:
             expert_device=self._device is not None,
             expert_device_reason=self._device_reason,
             notes=tuple(self._notes),
+            cpu_variant=self._cpu_variant,
+            cpu_features=self._ggml.cpu_features(),
         )
 
     def load(
@@ -120,7 +135,14 @@ class Engine:
             return not stopped()
 
         loaded = loading.load(
-            request.plan, self._ggml, self._device, self._device_reason, self._tap, progress, self._profiles
+            request.plan,
+            self._ggml,
+            self._device,
+            self._device_reason,
+            self._tap,
+            progress,
+            self._profiles,
+            self._routing,
         )
         try:
             session = Session(loaded)
@@ -160,11 +182,18 @@ class Engine:
         if self._session is None or self._measurer is None:
             raise AppError(ErrorCode.ENGINE_FAILED, "No model is loaded.")
         self._measurer.forget()
+        if (cache := self._session.loaded.cache) is not None:
+            cache.begin_answer()
         try:
             return self._session.generate(request, emit, stopped)
         finally:
-            if (cache := self._session.loaded.cache) is not None:
+            if cache is not None:
                 cache.save_profile(only_if_due=True)
+
+    def answer_told(self) -> None:
+        """Keep what the answer taught; call it when its end is told, for it may wait for a disk."""
+        if self._session is not None and (cache := self._session.loaded.cache) is not None:
+            cache.end_answer()
 
     def measure(
         self,

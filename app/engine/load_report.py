@@ -16,6 +16,7 @@ _ASSIGNED = re.compile(r"^load_tensors: layer\s+(?P<layer>\d+) assigned to devic
 _OVERRIDDEN = re.compile(
     r"^tensor (?P<tensor>blk\.(?P<layer>\d+)\.ffn_\w*exps\S*) .* buffer type overridden to (?P<name>\S+)"
 )
+_EXPERTS_USED = re.compile(r"^print_info: n_expert_used\s*=\s*(?P<count>\d+)")
 _PARTS = {"model": "weights", "KV": "kv", "RS": "kv", "output": "output", "compute": "compute"}
 _MIB = 1024 * 1024
 _RESOLUTION_MIB = 0.01  # of the sizes in the log
@@ -69,10 +70,16 @@ def is_repacked(name: str) -> bool:
 
 
 class LoadReport:
-    """Collects llama.cpp's lines of one load; feed it every line, then read the facts."""
+    """Collects llama.cpp's lines of one load; feed it every line, then read the facts.
+
+    Attributes:
+        lines: All of them.
+        experts_used: Experts that llama.cpp computes each token with; None where it did not say.
+    """
 
     def __init__(self) -> None:
         self.lines: list[str] = []
+        self.experts_used: int | None = None
         self._buffers: dict[tuple[str, str], float] = {}
         self._assigned: dict[int, str] = {}
         self._overridden: dict[int, str] = {}
@@ -88,6 +95,8 @@ class LoadReport:
         elif found := _OVERRIDDEN.match(line):
             self._overridden[int(found["layer"])] = device_of_buffer(found["name"])
             self._expert_buffers[found["tensor"]] = found["name"]
+        elif found := _EXPERTS_USED.match(line):
+            self.experts_used = int(found["count"])
 
     def _add_buffer(self, name: str, part: str, mib: float) -> None:
         kind = _PARTS.get(part, "kv")  # what DeepSeek-V4 is about to compress is a part of its cache

@@ -18,6 +18,7 @@ from app.engine.protocol import Loaded
 from app.errors import AppError, ErrorCode
 from app.model import ExpertTensor, ModelFacts, read_expert_tensors, read_facts
 from app.placement import comparison
+from app.placement.active_experts import check_experts_used, facts_with
 from app.placement.cache.orders import check_pins
 from app.placement.plan import CPU_LANE, Plan
 from app.placement.report import BufferReport
@@ -31,7 +32,7 @@ class LoadedModel:
 
     Attributes:
         plan: The plan it was loaded by.
-        facts: What the file says.
+        facts: What the file says, with the number of experts that the plan says compute each token.
         report: What was really loaded.
         abort: Set its value to 1 to end the running decode early, from any thread.
         device_context: The expert device's id for the context, 0 when the device takes no part.
@@ -80,11 +81,13 @@ def load(
     tap: LogTap,
     on_progress: Callable[[float], bool],
     profiles: Path | None = None,
+    routing: Path | None = None,
 ) -> LoadedModel:
     """Load what `plan` says. `on_progress` gets the fraction read; returning False cancels.
 
     The cache is prepared last, for the device knows the layers only after their first token. A pool that
-    cannot be had is a difference from the plan, no failure. `profiles` is the folder of saved heat.
+    cannot be had is a difference from the plan, no failure. `profiles` is the folder of saved heat, `routing` that
+    of recorded routings.
 
     Raises:
         AppError: cancelled, or the reason llama.cpp's log gives: file, architecture, memory, device.
@@ -92,6 +95,8 @@ def load(
     started = time.monotonic()
     check_plan(plan)
     facts = read_facts(Path(plan.model_files[0]))
+    check_experts_used(facts, plan.experts_used)
+    facts = facts_with(facts, plan.experts_used)
     check_pins(plan.pins, dict.fromkeys(facts.moe_layers, facts.expert_count))
     loaded = LoadedModel(plan, facts, device)
     report = LoadReport()
@@ -126,7 +131,7 @@ def load(
         tensors = read_expert_tensors(Path(plan.model_files[0]))
         if device is not None and loaded.device_context:
             profile = ProfileStore(profiles, facts.fingerprint) if profiles else None
-            loaded.cache = ContextCache(device, loaded.device_context, plan, facts, profile)
+            loaded.cache = ContextCache(device, loaded.device_context, plan, facts, profile, routing)
             loaded.cache.prepare(plan, tensors)
         loaded.report = _loaded_report(loaded, report, tensors, device_reason, time.monotonic() - started)
         if not on_progress(1.0):
@@ -184,6 +189,7 @@ def _loaded_report(
     found = list(comparison.differences(plan, lanes, buffers))
     if n_ctx != plan.n_ctx:
         found.append(f"The context holds {n_ctx} tokens; the plan said {plan.n_ctx}.")
+    found += comparison.expert_differences(plan, report.experts_used)
     if pool_fault := _pool_fault(plan, cache, reason):
         found.append(pool_fault)
     return Loaded(

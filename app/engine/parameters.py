@@ -2,13 +2,16 @@
 
 import ctypes
 import os
+from pathlib import Path
 
 from llama_cpp import llama_cpp as llama
 
 from app.engine.cache import Residency
 from app.engine.ggml import BufferTypeOverride, Ggml
 from app.errors import AppError, ErrorCode
+from app.model import ModelFacts, read_facts
 from app.placement import overrides
+from app.placement.active_experts import check_experts_used, experts_used_key
 from app.placement.cache.orders import check_policy, check_pool, check_residency
 from app.placement.plan import KV_TYPES, Plan
 
@@ -67,7 +70,8 @@ def model_parameters(
         keep_alive: Gets what the parameters point to; it must live as long as the model.
 
     Raises:
-        AppError: device_missing, a device of the plan is not there.
+        AppError: device_missing, a device of the plan is not there; bad_usage, a number of experts that this model
+            cannot compute with.
     """
     devices = {device.name: device for device in ggml.devices()}
     arguments = overrides.load_arguments(plan)
@@ -104,8 +108,26 @@ def model_parameters(
     else:
         parameters.split_mode = _SPLIT_NONE if handles else _SPLIT_LAYER
         parameters.main_gpu = 0
+    if plan.experts_used is not None:
+        facts = read_facts(Path(plan.model_files[0]))
+        check_experts_used(facts, plan.experts_used)
+        metadata = experts_used_override(facts, plan.experts_used)
+        parameters.kv_overrides = metadata
+        keep_alive.append(metadata)
     keep_alive += [device_array, override_array]
     return parameters
+
+
+def experts_used_override(facts: ModelFacts, count: int) -> "ctypes.Array[llama.llama_model_kv_override]":
+    """The model's metadata with `count` experts computing each token, as `kv_overrides` takes it.
+
+    llama.cpp overrides single values only: a model that lists a number for each layer keeps its own.
+    """
+    entries = (llama.llama_model_kv_override * 2)()  # the second, without a key, ends the list
+    entries[0].tag = llama.LLAMA_KV_OVERRIDE_TYPE_INT
+    entries[0].key = experts_used_key(facts.architecture).encode()
+    entries[0].value.val_i64 = count
+    return entries  # type: ignore[no-any-return]
 
 
 def context_parameters(plan: Plan) -> llama.llama_context_params:

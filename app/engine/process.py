@@ -25,6 +25,7 @@ import psutil
 from app.engine import protocol
 from app.errors import AppError, ErrorCode
 from app.library import folders
+from app.library.routing_records import routing_folder
 
 if TYPE_CHECKING:
     from app.engine.engine import Engine
@@ -305,7 +306,10 @@ class Worker:
         elif isinstance(request, protocol.DryRun):
             self._events.write(msgspec.structs.replace(engine.dry_run(request), id=request.id))
         elif isinstance(request, protocol.Generate):
-            self._events.write(engine.generate(request, self._events.write, stopped))
+            try:
+                self._events.write(engine.generate(request, self._events.write, stopped))
+            finally:
+                engine.answer_told()
         elif isinstance(request, protocol.Calibrate):
             self._events.write(engine.calibrate(request, self._events.write, stopped, self._lock))
         elif isinstance(request, protocol.Measure):
@@ -316,7 +320,7 @@ class Worker:
             from app.engine.engine import Engine  # noqa: PLC0415 - llama.cpp loads on first use, off the reader
 
             profiles = folders.data_folder() / "profiles"
-            engine = Engine(stock=self._stock, on_log=self._log_line, profiles=profiles)
+            engine = Engine(stock=self._stock, on_log=self._log_line, profiles=profiles, routing=routing_folder())
             with self._lock:
                 self._engine = engine
         return self._engine

@@ -48,7 +48,7 @@ class ProfileStore:
             profile = msgspec.json.decode(self._path.read_bytes(), type=Profile)
         except FileNotFoundError:
             return {}
-        except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             log.warning("the routing profile %s is passed over: %s", self._path, error)
             return {}
         if profile.version != VERSION or profile.fingerprint != self._fingerprint:

@@ -7,7 +7,7 @@ imports no llama.cpp and no Qt, so both sides and every test can use it.
 import msgspec
 
 from app.hardware.facts import EngineBuild, Gpu
-from app.placement.cache.facts import BatchFacts, CacheReport, CacheTotals, LayerExperts, PoolFacts
+from app.placement.cache.facts import BatchFacts, CacheReport, CacheTotals, LayerExperts, MemoryFacts, PoolFacts
 from app.placement.plan import CachePolicy, ExpertPin, Plan
 from app.placement.report import BufferReport, ObservedMemory
 from app.placement.speed.calibration import Calibration
@@ -284,6 +284,7 @@ class CacheFacts(Event, frozen=True, kw_only=True, tag="cache_facts"):
     """What the expert cache is and does; all measured.
 
     `layers` is empty where the request did not ask for experts; `next_batch` goes into the next `ReadCache`.
+    `memory` is None where no experts lie in a mapped file.
     """
 
     pool: PoolFacts | None
@@ -293,6 +294,7 @@ class CacheFacts(Event, frozen=True, kw_only=True, tag="cache_facts"):
     batches: tuple[BatchFacts, ...]
     next_batch: int
     layers: dict[int, LayerExperts]
+    memory: MemoryFacts | None = None
 
 
 class TraceState(Event, frozen=True, kw_only=True, tag="trace_state"):

@@ -219,6 +219,8 @@ class Session:
         self.forget()
         if result == DECODE_NO_ROOM:
             raise AppError(ErrorCode.CONTEXT_FULL, "The context has no room for more tokens.")
+        if self.loaded.cache is not None and (error := self.loaded.cache.memory.reading_error()) is not None:
+            raise error
         raise AppError(ErrorCode.ENGINE_FAILED, f"llama.cpp could not compute a batch (code {result}).")
 
     def forget(self) -> None:

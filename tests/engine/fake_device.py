@@ -3,7 +3,7 @@
 import numpy as np
 
 from app.engine.cache import Experts, Phase, Result
-from app.engine.cache_types import LayerStruct, PoolStruct, RoutingEntryStruct, TokenStruct, TotalsStruct
+from app.engine.cache_types import LayerStruct, MemoryStruct, PoolStruct, RoutingEntryStruct, TokenStruct, TotalsStruct
 from app.errors import AppError, ErrorCode
 
 EXPERT_BYTES = 1000
@@ -17,6 +17,8 @@ class FakeDevice:
         self.decode = TotalsStruct()
         self.prompt = TotalsStruct()
         self.pool_struct = PoolStruct()
+        self.memory_struct = MemoryStruct()
+        self.resident = np.ones((6, 4), np.uint8)
         self.no_pool_facts = False
         self.answers = {"set_pool": Result.OK, "set_layer_device": Result.OK, "add_source": Result.OK}
         self.tokens: list[TokenStruct] = []
@@ -75,6 +77,21 @@ class FakeDevice:
 
     def batches(self, _context, since):
         return [token for token in self.tokens if token.index >= since]
+
+    def set_resident(self, context, resident_bytes):
+        self._tell("set_resident", context, resident_bytes)
+
+    def warm_up(self, context):
+        self._tell("warm_up", context)
+
+    def release(self, context):
+        self._tell("release", context)
+
+    def memory(self, _context):
+        return self.memory_struct
+
+    def residents(self, _context):
+        return self.resident
 
     def set_trace(self, context, capacity):
         self._tell("set_trace", context, capacity)

@@ -16,6 +16,8 @@ from llama_cpp import llama_cpp as llama
 from app.engine.cache import ExpertDevice
 from app.engine.ggml import BufferTypeOverride, Ggml
 from app.engine.logs import LogTap
+from app.engine.parameters import experts_used_override
+from app.model import read_facts
 
 EXPERTS_ON_CPU = rb"\.ffn_(up|down|gate|gate_up)_(ch|)exps"
 
@@ -42,6 +44,7 @@ class LlamaProcess:
         experts_on_gpu: bool = False,
         repack: bool = True,
         no_host: bool = False,
+        experts_used: int | None = None,
     ) -> "LoadedModel":
         """A model.
 
@@ -51,6 +54,7 @@ class LlamaProcess:
             experts_on_gpu: leave the experts with their layers (stock, fully offloaded).
             repack: let llama.cpp use the CPU's faster layouts.
             no_host: keep the GPU's host buffers from coming before those.
+            experts_used: experts that compute each token; None for the model's own number.
         """
         parameters = llama.llama_model_default_params()
         handles = [device.handle for device in self.ggml.devices() if device.name == gpu]
@@ -65,6 +69,8 @@ class LlamaProcess:
             cpu = next(device for device in self.ggml.devices() if device.name == "CPU")
             override[0].pattern, override[0].buffer_type = EXPERTS_ON_CPU, self.ggml.buffer_type(cpu)
             parameters.tensor_buft_overrides = ctypes.cast(override, ctypes.c_void_p)
+        if experts_used is not None:
+            parameters.kv_overrides = experts_used_override(read_facts(path), experts_used)
         model = llama.llama_model_load_from_file(str(path).encode(), parameters)
         assert model, f"{path} did not load"
         return LoadedModel(self, path, model, keep=(devices, override))

@@ -58,6 +58,7 @@ def test_a_plan_is_carried_out_with_the_pool_last_so_that_it_is_filled_by_heat_a
         ("set_policy", 7, policy),
         ("set_heat", 7, 3, (0.0, 2.0, 0.0, 1.0)),  # layer 5 has as many experts no longer
         ("set_pins", 7, (pinned(2, 1),)),  # layer 0 is none of the device's
+        ("set_resident", 7, 3 * 4 * EXPERT_BYTES),  # all of them: the machine has more than that
         ("set_layer_device", 7, "Vulkan0"),
         ("set_pool", 7, "Vulkan0", 9000, 80),
     ]

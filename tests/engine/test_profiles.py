@@ -52,6 +52,7 @@ def test_heat_of_nothing_does_not_replace_what_was_learned(folder):
         b"{",
         b"\xff\xfe",
         b'{"fingerprint": "3f1a"}',
+        b'{"more": ' + b"[" * 100_000,
         msgspec.json.encode(Profile(version=2, fingerprint="3f1a", heat=HEAT)),
         msgspec.json.encode(Profile(fingerprint="beef", heat=HEAT)),
         b'{"version": 1, "fingerprint": "3f1a", "heat": {"0": ["hot", 1, 2]}}',

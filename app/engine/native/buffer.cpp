@@ -1,5 +1,6 @@
 // The device's buffer type: ordinary host memory, so that expert weights stay mapped from the file.
 #include "internal.h"
+#include "weights.h"
 
 #include <cstdio>
 #include <cstring>
@@ -123,6 +124,10 @@ ggml_backend_buffer_t buffer_from_host(void * data, size_t size) {
 
 bool is_ours(const ggml_tensor * weights) {
     return weights != nullptr && weights->buffer != nullptr && weights->buffer->buft == buffer_type();
+}
+
+bool is_mapped(const ggml_tensor * weights) {
+    return is_ours(weights) && !static_cast<const Memory *>(weights->buffer->context)->owned;
 }
 
 int32_t layer_of(const char * name) {

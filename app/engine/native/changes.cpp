@@ -133,6 +133,15 @@ void apply_pending(Context & context) {
     if (changes.settings) {
         context.settings = *changes.settings;
     }
+    if (changes.resident_bytes) {
+        context.disk.set_budget(context.layers, *changes.resident_bytes);
+    }
+    if (changes.release) {
+        context.disk.release(context.layers);
+    }
+    if (changes.warm_up) {
+        context.disk.warm_up(context.layers);
+    }
     std::vector<int32_t> touched;
     for (const expert_device_pin_entry & entry : changes.pins) {
         const auto layer = context.layers.find(entry.layer);

@@ -4,6 +4,7 @@
 #include "ggml-impl.h"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <utility>
 
@@ -59,7 +60,10 @@ class SplitComputer {
         if (tried && facts_.whole_layer) {
             pool_->trial.begin_split(split_.layer, split_.tokens(), begin);
         }
-        const ggml_status status = pool_ != nullptr ? in_lanes() : whole_on_cpu();
+        if (facts_.new_batch) {
+            context_.disk.begin_batch(context_.layers);
+        }
+        const ggml_status status = pool_ != nullptr ? in_lanes() : routed ? alone() : whole_on_cpu();
         if (tried) {
             pool_->trial.end_split(now_ns());
         }
@@ -88,6 +92,17 @@ class SplitComputer {
         const uint64_t begin = now_ns();
         const ggml_status status = ggml_backend_graph_compute(context_.cpu.get(), graph_);
         facts_.cpu_ns += now_ns() - begin;
+        return status;
+    }
+
+    // Without a pool: experts may have to be read first.
+    ggml_status alone() {
+        if (!context_.disk.on()) {
+            return whole_on_cpu();
+        }
+        const uint64_t begin = now_ns(), stalled = facts_.stall_ns;
+        const ggml_status status = compute_alone(context_, *layer_, graph_, split_, facts_);
+        facts_.cpu_ns += now_ns() - begin - (facts_.stall_ns - stalled);
         return status;
     }
 
@@ -134,9 +149,12 @@ class SplitComputer {
         const bool on_device = whole || !division.resident.empty() || !division.streamed.empty();
         pool_->out_of_memory = false;
         ggml_status status = GGML_STATUS_SUCCESS;
+        if (on_device && !bring_copied(whole, division)) {
+            return GGML_STATUS_FAILED;
+        }
         const bool done = !on_device || (reset_arenas() && (whole ? whole_on_device() : mixed(division, status)));
         if (!on_device) {
-            status = whole_on_cpu();
+            status = alone();
         }
         if (status != GGML_STATUS_SUCCESS) {
             return status;
@@ -154,9 +172,24 @@ class SplitComputer {
             }
             facts_.misses = static_cast<int32_t>(context_.pairs.size());
             facts_.hits = facts_.streamed = 0;
-            return whole_on_cpu();
+            return alone();
         }
         return status;
+    }
+
+    // What is copied to the device must be in main memory.
+    bool bring_copied(bool whole, const Division & division) {
+        if (!context_.disk.on()) {
+            return true;
+        }
+        std::vector<Pair> copied;
+        if (whole) {
+            std::copy_if(context_.pairs.begin(), context_.pairs.end(), std::back_inserter(copied),
+                         [&](const Pair & pair) { return layer_->policy.ready_slot(pair.expert) < 0; });
+        } else {
+            copied = division.streamed;
+        }
+        return bring_experts(context_, *layer_, copied, facts_);
     }
 
     bool reset_arenas() {
@@ -240,11 +273,11 @@ class SplitComputer {
             pool_->copier.start_task(stream_all);
             end.emplace(pool_->copier);
         }
-        Rows on_cpu;
+        static thread_local CpuRows on_cpu;
         if (ok && !division.on_cpu.empty()) {
-            const uint64_t cpu_begin = now_ns();
-            status = compute_on_cpu(context_, split_, division.on_cpu, on_cpu);
-            facts_.cpu_ns += now_ns() - cpu_begin;
+            const uint64_t cpu_begin = now_ns(), stalled = facts_.stall_ns;
+            status = compute_in_turn(context_, *layer_, split_, division.on_cpu, facts_, on_cpu);
+            facts_.cpu_ns += now_ns() - cpu_begin - (facts_.stall_ns - stalled);
         }
         const uint64_t waiting = now_ns();
         end.reset();
@@ -270,8 +303,8 @@ class SplitComputer {
         for (const Rows & part : streamed) {
             scatter(split_, part);
         }
-        if (!division.on_cpu.empty()) {
-            scatter(split_, on_cpu);
+        for (size_t i = 0; i < on_cpu.parts.size() && !division.on_cpu.empty(); ++i) {
+            scatter(split_, on_cpu.parts[i]);
         }
         status = sum_over_experts(context_.cpu.get(), graph_, split_);
         facts_.scatter_ns += now_ns() - ready;

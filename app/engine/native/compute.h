@@ -58,6 +58,28 @@ struct Rows {
 // Runs `pairs` on the CPU backend over the split's own weights. Rows are valid until the next clone on the CPU.
 ggml_status compute_on_cpu(Context & context, const Split & split, const std::vector<Pair> & pairs, Rows & rows);
 
+// --- in_turn.cpp ---
+
+// Rows that some parts of `pairs` gave, kept until all parts are computed.
+struct CpuRows {
+    std::vector<Rows> parts;
+    std::vector<std::vector<char>> kept;
+};
+
+// As `compute_on_cpu`, for pairs whose experts may have to be read from the disk first: those in memory are computed
+// while the others are read, these as they come. Pairs of one expert stay together, so that every bit is the same.
+// FAILED where an expert cannot be read.
+ggml_status compute_in_turn(Context & context, Layer & layer, const Split & split, const std::vector<Pair> & pairs,
+                            SplitFacts & facts, CpuRows & rows);
+
+// The same for all of the context's pairs, their rows written where they belong. Where nothing has to be read the graph
+// is computed as it stands, as it is where the split is not understood in full.
+ggml_status compute_alone(Context & context, Layer & layer, ggml_cgraph * graph, const Split & split,
+                          SplitFacts & facts);
+
+// Waits until the experts of `pairs` are in memory. False where one cannot be read.
+bool bring_experts(Context & context, Layer & layer, const std::vector<Pair> & pairs, SplitFacts & facts);
+
 // Sends `pairs` to the pool's device over `weights`, where the expert of a pair is at `places[i]`. Returns at once
 // where the device works asynchronously; rows are valid after `ggml_backend_synchronize`. False when it failed.
 bool launch(Pool & pool, HostArena & arena, const Split & split, const std::vector<ggml_tensor *> & weights,

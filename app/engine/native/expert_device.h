@@ -16,7 +16,7 @@ extern "C" {
 #endif
 
 // Changes whenever a signature or the meaning of a value here does.
-#define EXPERT_DEVICE_ABI 3
+#define EXPERT_DEVICE_ABI 4
 
 enum expert_device_result {
     EXPERT_DEVICE_OK = 0,
@@ -111,6 +111,10 @@ struct expert_device_totals {
     uint64_t wait_ns;     // of it, waiting with the CPU idle
     uint64_t gather_ns;   // reading ids, building inputs, uploads, launching
     uint64_t scatter_ns;  // reading back and writing rows
+    uint64_t cold_experts;  // that main memory lacked, once for each layer and batch
+    uint64_t cold_reads;    // ranges of the file that were asked for
+    uint64_t cold_bytes;
+    uint64_t stall_ns;  // of total_ns, waiting for them with nothing else to compute
 };
 
 struct expert_device_token {
@@ -122,6 +126,8 @@ struct expert_device_token {
     int32_t streamed;
     uint64_t copied_bytes;  // inserts and streams
     uint64_t cpu_ns, gpu_ns, wait_ns, total_ns;
+    int32_t cold_experts, cold_reads;
+    uint64_t cold_bytes, stall_ns;
 };
 
 struct expert_device_routing_entry {
@@ -135,6 +141,17 @@ struct expert_device_pin_entry {
     int32_t layer;
     int32_t expert;
     int32_t pin;
+};
+
+struct expert_device_memory {
+    uint64_t budget;     // bytes of experts that may stay in main memory; 0: the system decides
+    uint64_t trusted;    // what of it is used: less where the system takes pages before the budget is reached
+    uint64_t resident;   // bytes of experts that are in memory or asked for
+    uint64_t total;      // of all experts that lie in the mapped file
+    uint64_t evictions;  // experts that were given up
+    uint64_t stale;      // experts that were found missing though they were not given up
+    uint64_t failures;   // experts that could not be read: the file is shorter now, or its drive failed
+    int32_t on;          // 0 while nothing needs to be read
 };
 
 struct expert_device_rates {
@@ -228,6 +245,22 @@ EXPERT_DEVICE_API int32_t expert_device_set_trace(int64_t context, int32_t capac
 // for want of room since recording began.
 EXPERT_DEVICE_API int32_t expert_device_read_trace(int64_t context, struct expert_device_routing_entry * out,
                                                    int32_t limit, uint64_t * dropped);
+
+// At most `bytes` of the experts that lie in the mapped file stay in main memory from now on: those that are missing are
+// read when a layer's routing is known, all at once, and the least recently used are given up. 0: the system decides.
+EXPERT_DEVICE_API int32_t expert_device_set_resident(int64_t context, uint64_t bytes);
+
+// Reads the hottest experts in, in the background, as many as the budget allows; without a budget nothing happens.
+EXPERT_DEVICE_API int32_t expert_device_warm_up(int64_t context);
+
+// Gives up the main memory that mapped experts take.
+EXPERT_DEVICE_API int32_t expert_device_release(int64_t context);
+
+EXPERT_DEVICE_API int32_t expert_device_read_memory(int64_t context, struct expert_device_memory * out);
+
+// out[layer * experts + expert]: 0 for experts that main memory was found to lack, for the first `layers` layers and
+// `experts` experts; as of the last moment when no split was computed.
+EXPERT_DEVICE_API int32_t expert_device_read_residents(int64_t context, uint8_t * out, int32_t layers, int32_t experts);
 
 // What copies and products were measured to cost on `device`; NOT_READY without a staging area.
 EXPERT_DEVICE_API int32_t expert_device_read_rates(int64_t context, const char * device,

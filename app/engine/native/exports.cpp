@@ -1,5 +1,6 @@
 // The C interface: argument checks and version checks, then the parts behind it.
 #include "expert_device.h"
+#include "exports.h"
 #include "internal.h"
 #include "weights.h"
 
@@ -11,25 +12,10 @@
 #include <new>
 
 namespace ed = expert_device;
+using ed::for_readers;
+using ed::with_context;
 
 namespace {
-
-// Runs `body` with the context; nothing of C++ leaves through the C interface.
-template <typename Body> int32_t with_context(int64_t id, Body body) {
-    const auto found = ed::find_context(id);
-    if (!found) {
-        return EXPERT_DEVICE_NO_CONTEXT;
-    }
-    try {
-        const int32_t result = body(*found);
-        ed::change_soon(*found);  // `body` may have held the lock while something was asked for
-        return result;
-    } catch (const std::bad_alloc &) {
-        return EXPERT_DEVICE_NO_MEMORY;
-    } catch (...) {  // backends throw types of their own
-        return EXPERT_DEVICE_DEVICE_FAILED;
-    }
-}
 
 bool is_phase(int32_t phase) {
     return phase == EXPERT_DEVICE_PROMPT || phase == EXPERT_DEVICE_DECODE;
@@ -73,20 +59,6 @@ void read_pool(ed::Context & context, const char * device, expert_device_pool & 
             out.resident += layer->policy.resident();
             out.unplaced_pins += layer->policy.unplaced_pins();
         }
-    }
-}
-
-// Reads the state where no split is computed, else what was read last: a prompt's split takes long on a CPU, and
-// who reads has others to answer.
-template <typename Value, typename Read>
-void for_readers(ed::Context & context, Value & shown, Value & out, Read read) {
-    std::unique_lock<std::mutex> lock(context.mutex, std::try_to_lock);
-    std::lock_guard<std::mutex> shown_lock(context.shown_mutex);
-    if (lock.owns_lock()) {
-        read();
-        shown = out;
-    } else {
-        out = shown;
     }
 }
 

@@ -25,6 +25,10 @@ void Facts::add(const SplitFacts & split) {
     sum.wait_ns += split.wait_ns;
     sum.gather_ns += split.gather_ns;
     sum.scatter_ns += split.scatter_ns;
+    sum.cold_experts += static_cast<uint64_t>(split.cold_experts);
+    sum.cold_reads += static_cast<uint64_t>(split.cold_reads);
+    sum.cold_bytes += split.cold_bytes;
+    sum.stall_ns += split.stall_ns;
     if (split.new_batch || batches_.empty()) {
         begin_batch();
         if (batches_.size() == batches_kept) {
@@ -46,6 +50,10 @@ void Facts::add(const SplitFacts & split) {
     batch.gpu_ns += split.gpu_ns;
     batch.wait_ns += split.wait_ns;
     batch.total_ns += split.total_ns;
+    batch.cold_experts += split.cold_experts;
+    batch.cold_reads += split.cold_reads;
+    batch.cold_bytes += split.cold_bytes;
+    batch.stall_ns += split.stall_ns;
 }
 
 void Facts::end_split(bool new_batch) {

@@ -22,6 +22,8 @@ struct SplitFacts {
     int32_t hits = 0, misses = 0, streamed = 0;
     uint64_t streamed_bytes = 0;
     uint64_t total_ns = 0, cpu_ns = 0, gpu_ns = 0, wait_ns = 0, gather_ns = 0, scatter_ns = 0;
+    int32_t cold_experts = 0, cold_reads = 0;
+    uint64_t cold_bytes = 0, stall_ns = 0;
 };
 
 class Facts {

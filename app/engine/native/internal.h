@@ -3,6 +3,7 @@
 
 #include "chain.h"
 #include "clone.h"
+#include "disk_lane.h"
 #include "expert_device.h"
 #include "facts.h"
 #include "ggml-backend-impl.h"
@@ -39,6 +40,8 @@ int32_t layer_of(const char * name);
 struct Pending {
     std::vector<expert_device_pin_entry> pins;
     std::optional<expert_device_policy> settings;
+    std::optional<uint64_t> resident_bytes;
+    bool warm_up = false, release = false;  // of experts in main memory; the release first
 };
 
 // --- backend.cpp: one context's stream of graphs ---
@@ -61,6 +64,7 @@ struct Context {
     std::mutex mutex;    // held while a split is computed, and while slots change: guards all below
     Sources sources;
     Layers layers;  // before the pools: slots outlive the threads that copy to them
+    DiskLane disk;
     std::map<std::string, std::unique_ptr<Pool>> pools;
     std::string default_device;
     std::map<int32_t, std::string> layer_devices;
@@ -75,6 +79,8 @@ struct Context {
     std::mutex shown_mutex;  // what was read last, for readers while a split is computed
     std::map<std::string, expert_device_pool> shown_pools;
     std::vector<expert_device_layer> shown_layers;
+    expert_device_memory shown_memory{};
+    std::vector<uint8_t> shown_residents;
 
     // The compute thread's own.
     std::unordered_map<uint64_t, Split> splits;  // as read, by the graph's id: llama.cpp computes a graph many times

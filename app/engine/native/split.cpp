@@ -12,9 +12,9 @@ namespace expert_device {
 namespace {
 
 // Works through the nodes of one split; `split` is filled as far as it is understood.
-class Reader {
+class SplitReader {
   public:
-    Reader(const ggml_cgraph * graph, Split & split) : graph_(graph), split_(split) {}
+    SplitReader(const ggml_cgraph * graph, Split & split) : graph_(graph), split_(split) {}
 
     void read() {
         if (!find_layer()) {
@@ -307,7 +307,7 @@ void Split::clear() {
 
 void read_split(const ggml_cgraph * graph, Split & split) {
     split.clear();
-    Reader(graph, split).read();
+    SplitReader(graph, split).read();
 }
 
 }  // namespace expert_device

@@ -15,6 +15,8 @@ namespace expert_device {
 // True for a tensor in this device's buffers or in one of the CPU's own faster layouts.
 bool is_expert_weight(const ggml_tensor * weights);
 bool is_repacked(const ggml_tensor * weights);
+// True for one that lies in memory which is not ours but a mapping of the model file.
+bool is_mapped(const ggml_tensor * weights);
 bool is_repack_type(ggml_backend_buffer_type_t type);
 
 // The CPU's faster layout for the weights of this MUL_MAT_ID, or nullptr when it has none.

@@ -54,6 +54,8 @@ class CacheTotals(msgspec.Struct, frozen=True, kw_only=True):
     `hits` and `misses` count routed (token, expert) pairs; `streamed` of the misses were copied over.
     `seconds` is the time in expert layers; of it `cpu_seconds` in the CPU's products, `gpu_seconds` from launch
     to the GPU's end (overlaps the CPU's) and `wait_seconds` waiting for it with the CPU idle.
+    `cold_experts` were in no memory, once for each layer and batch: for them `cold_reads` ranges of the file, in all
+    `cold_bytes`, were asked for, and `stall_seconds` of `seconds` were spent waiting with nothing else to compute.
     """
 
     tokens: int
@@ -68,6 +70,10 @@ class CacheTotals(msgspec.Struct, frozen=True, kw_only=True):
     cpu_seconds: float
     gpu_seconds: float
     wait_seconds: float
+    cold_experts: int = 0
+    cold_reads: int = 0
+    cold_bytes: int = 0
+    stall_seconds: float = 0.0
 
 
 class BatchFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,6 +90,31 @@ class BatchFacts(msgspec.Struct, frozen=True, kw_only=True):
     cpu_seconds: float
     gpu_seconds: float
     wait_seconds: float
+    cold_experts: int = 0
+    cold_reads: int = 0
+    cold_bytes: int = 0
+    stall_seconds: float = 0.0
+
+
+class MemoryFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """Main memory of experts that lie in a mapped file.
+
+    Attributes:
+        budget_bytes: At most so much stays in memory. trusted_bytes: what of it is used: less where the system took
+            pages back before the budget was reached.
+        resident_bytes: In memory now, or asked for. total_bytes: of all those experts.
+        evictions: Experts that were given up since the load.
+        stale: Experts that were missing though they were not given up: memory is shorter than the budget says.
+        reads: Whether experts may have to be read; False while all are in memory.
+    """
+
+    budget_bytes: int
+    trusted_bytes: int
+    resident_bytes: int
+    total_bytes: int
+    evictions: int
+    stale: int
+    reads: bool
 
 
 class LayerExperts(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,6 +126,7 @@ class LayerExperts(msgspec.Struct, frozen=True, kw_only=True):
         lanes: One letter each: g (in the pool), c (CPU), m (being copied to the pool).
         pins: One letter each: a (automatic), g (GPU), c (CPU).
         slots: Slots of the layer's pool.
+        memory: One letter each: r (in main memory), d (on the disk only). Empty where the system decides.
     """
 
     routed: tuple[int, ...]
@@ -102,3 +134,4 @@ class LayerExperts(msgspec.Struct, frozen=True, kw_only=True):
     lanes: str
     pins: str
     slots: int
+    memory: str = ""

@@ -1,0 +1,123 @@
+// The reading threads.
+#include "reader.h"
+
+#include <utility>
+
+namespace expert_device {
+
+Reader::Reader(int threads, Calls calls) : calls_(calls) {
+    for (int i = 0; i < threads; ++i) {
+        threads_.emplace_back([this] { run(); });
+    }
+}
+
+Reader::~Reader() {
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+        ending_ = true;
+        letting_go_.clear();
+        for (std::deque<ReadJob> * jobs : {&urgent_, &later_}) {
+            for (const ReadJob & job : *jobs) {
+                end(job, false);
+            }
+            jobs->clear();
+        }
+    }
+    wake_.notify_all();
+    for (std::thread & thread : threads_) {
+        thread.join();
+    }
+}
+
+void Reader::end(const ReadJob & job, bool ok) {
+    for (const TicketPtr & ticket : job.tickets) {
+        if (!ok) {
+            ticket->failed.store(true, std::memory_order_relaxed);
+        }
+        ticket->left.fetch_sub(1, std::memory_order_release);
+    }
+}
+
+void Reader::read(std::vector<ReadJob> jobs, bool urgent) {
+    const size_t n = jobs.size();
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+        for (ReadJob & job : jobs) {
+            for (const TicketPtr & ticket : job.tickets) {
+                ticket->left.fetch_add(1, std::memory_order_relaxed);
+            }
+            (urgent ? urgent_ : later_).push_back(std::move(job));
+        }
+    }
+    if (n == 1) {
+        wake_.notify_one();
+    } else if (n > 1) {
+        wake_.notify_all();
+    }
+}
+
+void Reader::let_go(const std::vector<ByteRange> & ranges) {
+    if (ranges.empty()) {
+        return;
+    }
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+        letting_go_.insert(letting_go_.end(), ranges.begin(), ranges.end());
+    }
+    wake_.notify_one();
+}
+
+bool Reader::wait(const Ticket & ticket) {
+    if (!ticket.over()) {
+        std::unique_lock<std::mutex> lock(mutex_);
+        progress_.wait(lock, [&] { return ticket.over(); });
+    }
+    return !ticket.failed.load(std::memory_order_relaxed);
+}
+
+void Reader::drop_waiting() {
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+        for (const ReadJob & job : later_) {
+            end(job, false);
+        }
+        later_.clear();
+    }
+    progress_.notify_all();
+}
+
+void Reader::wait_for_all() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    progress_.wait(lock, [&] { return idle(); });
+}
+
+void Reader::run() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    while (true) {
+        wake_.wait(lock, [&] { return ending_ || !letting_go_.empty() || !urgent_.empty() || !later_.empty(); });
+        if (ending_) {
+            return;
+        }
+        ++running_;
+        if (!letting_go_.empty()) {
+            const ByteRange range = letting_go_.front();
+            letting_go_.pop_front();
+            lock.unlock();
+            calls_.let_go(range);
+            lock.lock();
+        } else {
+            std::deque<ReadJob> & from = urgent_.empty() ? later_ : urgent_;
+            const ReadJob job = std::move(from.front());
+            from.pop_front();
+            lock.unlock();
+            calls_.ask(job.range);
+            const bool ok = calls_.bring(job.range);
+            lock.lock();
+            end(job, ok);
+        }
+        --running_;
+        progress_.notify_all();
+    }
+}
+
+}  // namespace expert_device

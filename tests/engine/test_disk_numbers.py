@@ -1,0 +1,86 @@
+"""Logits while experts are read from the file when they are needed, against stock: every chain shape, any budget."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from decode_logits import Job, Run
+from decoding import Decoded, decode, run_child
+from tiny_shapes import QUANTISED, SHAPES, mixtral
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="other systems do not tell what is in memory")
+
+PROGRAM = Path(__file__).with_name("disk_decoding.py")
+RUNS = (
+    Run(name="a third in memory", resident=0.3),
+    Run(name="next to nothing", resident=0.01),
+    Run(name="all but one", resident=0.99),
+    Run(name="all", resident=1.0),
+    Run(name="with a pool", resident=0.3, pool=0.3),
+    Run(name="divided", resident=0.3, pool=0.3, stream="auto", staging=4),
+    Run(name="streamed", resident=0.3, pool=0.3, stream="always", staging=4),
+    Run(name="whole layers", resident=0.3, pool=0.3, stream="always", staging=80),
+    Run(name="hurried", resident=0.3, pool=0.3, stream="auto", staging=4, window=64, insert_cap=2, wait=False),
+)
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("models")
+    paths = {}
+    for name, write in {**SHAPES, **QUANTISED}.items():
+        paths[name] = folder / f"{name}.gguf"
+        write(paths[name])
+    return paths
+
+
+@pytest.fixture(scope="module")
+def stock(models, tmp_path_factory) -> dict[str, Decoded]:
+    """Stock llama.cpp on the CPU, without its repacked layouts."""
+    return decode(tmp_path_factory.mktemp("stock"), Job(repack=False), *models.values())
+
+
+@pytest.mark.parametrize("shape", [*SHAPES, *QUANTISED])
+def test_whatever_memory_holds_logits_are_those_of_stock_bit_by_bit(shape, models, stock, tmp_path):
+    ours = decode(tmp_path, Job(device=True, runs=RUNS), models[shape])[shape]
+    for run in RUNS:
+        np.testing.assert_array_equal(ours.logits[run.name], stock[shape].logits["stock"], err_msg=run.name)
+        facts = ours.facts[run.name]
+        assert facts["result"] == 0, facts["reason"]
+        experts = sum(n * size for n, size in zip(facts["layer_experts"], facts["expert_bytes"], strict=True))
+        if run.resident < 0.5:
+            assert facts["cold_experts"] > 0, run.name
+            assert facts["cold_bytes"] >= facts["cold_reads"] > 0
+            largest = max(facts["expert_bytes"])
+            assert facts["in_memory"] <= max(run.resident * experts, largest), run.name
+        if run.name == "all but one":
+            assert facts["given_up"] > 0
+
+
+def test_orders_from_other_threads_while_decoding_change_no_bit(models, stock, tmp_path):
+    out = tmp_path / "out.npz"
+    run_child(PROGRAM, "orders", str(models["qwen3moe"]), str(out))
+    with np.load(out) as stored:
+        np.testing.assert_array_equal(stored["logits"], stock["qwen3moe"].logits["stock"])
+        assert stored["orders"] > 50
+
+
+def test_a_file_that_was_replaced_under_us_is_read_as_it_was(models, stock, tmp_path):
+    model, out = tmp_path / "model.gguf", tmp_path / "out.npz"
+    mixtral(model)
+    expected = decode(tmp_path / "stock", Job(repack=False), model)["model"].logits["stock"]
+    run_child(PROGRAM, "replaced", str(model), str(out))
+    with np.load(out) as stored:
+        np.testing.assert_array_equal(stored["logits"], expected)
+        assert stored["cold"] > 0
+
+
+def test_a_file_that_was_cut_short_under_us_fails_the_batch_and_says_so(tmp_path):
+    model, out = tmp_path / "model.gguf", tmp_path / "out.npz"
+    mixtral(model)
+    run_child(PROGRAM, "cut", str(model), str(out))
+    with np.load(out) as stored:
+        assert stored["result"] < 0  # what the engine turns into words
+        assert stored["failures"] > 0
+        np.testing.assert_array_equal(stored["again"], stored["before"])  # the file put right, it goes on
