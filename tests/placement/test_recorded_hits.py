@@ -8,6 +8,7 @@ from factories import GIB, MIB, make_facts, make_gpu, make_machine, qwen3_30b
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from made_traces import make_trace, skewed_trace
+from never_slower import is_no_slower
 from test_placement_properties import free_memory, memories, models
 
 from app.placement.cache import simulator
@@ -18,7 +19,6 @@ from app.placement.plan import CPU_LANE
 from app.placement.planner import Wishes, make_plan
 
 some = settings(max_examples=60, deadline=None)
-NEARLY = 1 - 1e-6
 SIZES = {0: 1000, 1: 3000, 2: 1000}
 
 
@@ -189,7 +189,7 @@ def test_more_graphics_memory_is_never_slower_by_any_recorded_routing(data, fact
     evidence = Evidence(recorded=data.draw(recordings(facts)))
     less, roomy = (planned(facts, machine_with(size, ram), Wishes(), evidence) for size in (free, free + more))
     assume(not fits(less, machine_with(free, ram)))  # the speed of what does not load is no measure
-    assert roomy.speed.decode.likely >= less.speed.decode.likely * NEARLY
+    assert is_no_slower(roomy, less)
 
 
 @some
@@ -198,7 +198,7 @@ def test_more_main_memory_is_never_slower_by_any_recorded_routing(data, facts, f
     evidence = Evidence(recorded=data.draw(recordings(facts)))
     less, roomy = (planned(facts, machine_with(free, size), Wishes(), evidence) for size in (ram, ram + more))
     assume(not fits(less, machine_with(free, ram)))  # the speed of what does not load is no measure
-    assert roomy.speed.decode.likely >= less.speed.decode.likely * NEARLY
+    assert is_no_slower(roomy, less)
 
 
 @some
