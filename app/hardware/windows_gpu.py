@@ -95,22 +95,23 @@ def _plain(name: str) -> str:
     return _MAKER_WORDS.sub(" ", name).strip().lower()
 
 
-class WindowsMemory:
-    """Reads every card through the performance counters. All calls belong to one thread, which may be kept waiting."""
+class CardCounters:
+    """Counters that are opened when they are first read; a refusal is remembered, and they are not opened again.
 
-    def __init__(self, gpus: Sequence[Gpu], pid: int, open_all: Callable[[], GpuCounters] = open_counters) -> None:
-        """Opens nothing yet; `pid` is the engine's process."""
-        self._gpus = tuple(gpus)
-        self._pid = pid
+    All calls belong to one thread, which may be kept waiting.
+    """
+
+    def __init__(self, open_all: Callable[[], GpuCounters]) -> None:
+        """Opens nothing yet."""
         self._open = open_all
         self._counters: GpuCounters | None = None
         self._refusal = ""
 
-    def read(self) -> dict[str, GpuSample]:
-        """Engine name to that card's memory now.
+    def opened(self) -> GpuCounters:
+        """The counters.
 
         Raises:
-            NotSeenError: there are no such counters; they are not opened again.
+            NotSeenError: there are no such counters.
         """
         if self._refusal:
             raise NotSeenError(self._refusal)
@@ -120,16 +121,39 @@ class WindowsMemory:
             except NotSeenError as error:
                 self._refusal = str(error)
                 raise
-        values = self._counters.read()
-        use = {path: card_bytes(values.get(path, {})) for path in (CARD_DEDICATED, CARD_SHARED)}
-        use |= {path: program_bytes(values.get(path, {}), self._pid) for path in (PROGRAM_DEDICATED, PROGRAM_SHARED)}
-        return {gpu.device: self._sample(gpu, self._counters.adapters, use) for gpu in self._gpus}
+        return self._counters
 
     def close(self) -> None:
         """Give the counters back."""
         if self._counters is not None:
             self._counters.close()
             self._counters = None
+
+
+class WindowsMemory:
+    """Reads every card through the performance counters. All calls belong to one thread, which may be kept waiting."""
+
+    def __init__(self, gpus: Sequence[Gpu], pid: int, open_all: Callable[[], GpuCounters] = open_counters) -> None:
+        """Opens nothing yet; `pid` is the engine's process."""
+        self._gpus = tuple(gpus)
+        self._pid = pid
+        self._source = CardCounters(open_all)
+
+    def read(self) -> dict[str, GpuSample]:
+        """Engine name to that card's memory now.
+
+        Raises:
+            NotSeenError: there are no such counters; they are not opened again.
+        """
+        counters = self._source.opened()
+        values = counters.read()
+        use = {path: card_bytes(values.get(path, {})) for path in (CARD_DEDICATED, CARD_SHARED)}
+        use |= {path: program_bytes(values.get(path, {}), self._pid) for path in (PROGRAM_DEDICATED, PROGRAM_SHARED)}
+        return {gpu.device: self._sample(gpu, counters.adapters, use) for gpu in self._gpus}
+
+    def close(self) -> None:
+        """Give the counters back."""
+        self._source.close()
 
     def _sample(self, gpu: Gpu, adapters: Sequence[Adapter], use: Mapping[str, Mapping[int, int]]) -> GpuSample:
         try:

@@ -9,7 +9,7 @@ from app.hardware.gpu_load import checked_load, unseen_load
 from app.hardware.pdh import PdhCounters
 from app.hardware.samples import GpuLoad
 from app.hardware.sources import NotSeenError
-from app.hardware.windows_gpu import COUNTERS, GpuCounters, adapter_of
+from app.hardware.windows_gpu import COUNTERS, CardCounters, GpuCounters, adapter_of
 
 ENGINES = r"\GPU Engine(*)\Utilization Percentage"
 # "pid_4488_luid_0x00000000_0x0000D2A1_phys_0_eng_0_engtype_3D"
@@ -56,9 +56,7 @@ class WindowsLoad:
     def __init__(self, gpus: Sequence[Gpu], open_all: Callable[[], GpuCounters] = open_engine_counters) -> None:
         """Opens nothing yet."""
         self._gpus = tuple(gpus)
-        self._open = open_all
-        self._counters: GpuCounters | None = None
-        self._refusal = ""
+        self._source = CardCounters(open_all)
 
     def read(self) -> dict[str, GpuLoad]:
         """Engine name to that card's load now.
@@ -66,19 +64,12 @@ class WindowsLoad:
         Raises:
             NotSeenError: there are no such counters; they are not opened again.
         """
-        if self._refusal:
-            raise NotSeenError(self._refusal)
-        if self._counters is None:
-            try:
-                self._counters = self._open()
-            except NotSeenError as error:
-                self._refusal = str(error)
-                raise
-        busy = busy_by_card(self._counters.read().get(ENGINES, {}))
+        counters = self._source.opened()
+        busy = busy_by_card(counters.read().get(ENGINES, {}))
         loads = {}
         for gpu in self._gpus:
             try:
-                told = busy.get(adapter_of(gpu, self._counters.adapters).luid)
+                told = busy.get(adapter_of(gpu, counters.adapters).luid)
             except NotSeenError as error:
                 loads[gpu.device] = unseen_load(gpu.device, COUNTERS, str(error))
                 continue
@@ -89,6 +80,4 @@ class WindowsLoad:
 
     def close(self) -> None:
         """Give the counters back."""
-        if self._counters is not None:
-            self._counters.close()
-            self._counters = None
+        self._source.close()
