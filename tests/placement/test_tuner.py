@@ -188,6 +188,16 @@ def test_the_time_is_kept(limit):
     assert result.seconds <= max(limit, longest) + longest
 
 
+def test_one_slow_plan_does_not_end_the_search_for_those_after_it():
+    def speed(plan):
+        return {4: 1.5, 7: 40.0}.get(plan.threads, 25.0)
+
+    result = tune(PlayedMachine(speed), candidates(), 180.0)
+    assert [tried.words for tried in result.tried][:3] == ["", "4 threads", "7 threads"]
+    assert result.kept
+    assert result.words == "7 threads"
+
+
 def test_with_too_little_time_nothing_is_kept_and_it_is_said():
     result = tune(PlayedMachine(by_threads(4)), candidates(), 5.0)
     assert (result.kept, result.best.threads) == (False, 8)

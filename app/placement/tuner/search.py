@@ -104,7 +104,7 @@ class Tuner:
     def report(self, outcome: Outcome) -> None:
         """Tell what came of the trial that was asked for."""
         assert self._asked is not None, "no trial was asked for"
-        self._note_duration(self._asked[1], outcome)
+        self._note_duration(*self._asked[:2], outcome)
         self._told, self._asked = outcome, None
 
     def cancel(self) -> None:
@@ -291,15 +291,16 @@ class Tuner:
     def _elapsed(self) -> float:
         return self._clock() - self._started
 
-    def _note_duration(self, budget: Budget, outcome: Outcome) -> None:
-        if outcome.failure:
+    def _note_duration(self, candidate: Candidate, budget: Budget, outcome: Outcome) -> None:
+        """Time is counted by the first plan, where it can be measured: a slow candidate would end the search early."""
+        if outcome.failure or (self._token_seconds and candidate is not self._first.candidate):
             return
         taken = self._clock() - self._asked_at
         self._load_seconds = outcome.load_seconds
         self._token_seconds = max(taken - outcome.load_seconds, 0.0) / budget.tokens
 
     def _cost(self, budget: Budget) -> float:
-        """About how long a measurement takes, as the last one did."""
+        """About how long a measurement takes, as the first plan's last one did."""
         return self._load_seconds + self._token_seconds * budget.tokens
 
     def _choose_lengths(self) -> None:
