@@ -20,6 +20,7 @@ from app.engine.cache_types import (
     PolicyStruct,
     PoolStruct,
     RatesStruct,
+    Reading,
     Residency,
     Result,
     RoutingEntryStruct,
@@ -31,9 +32,9 @@ from app.engine.cache_types import (
 from app.errors import AppError, ErrorCode
 from app.placement.plan import CachePolicy, ExpertPin
 
-__all__ = ["ABI", "ExpertDevice", "Experts", "Phase", "Residency", "Result", "library_path"]
+__all__ = ["ABI", "ExpertDevice", "Experts", "Phase", "Reading", "Residency", "Result", "library_path"]
 
-ABI = 4
+ABI = 5
 MAX_LAYERS = 1024
 _BATCHES_AT_ONCE = 1024  # as many as the library keeps
 _ALL_LAYERS = -1
@@ -66,6 +67,8 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "set_trace": (i32, [i64, i32]),
     "read_trace": (i32, [i64, POINTER(RoutingEntryStruct), i32, POINTER(u64)]),
     "set_resident": (i32, [i64, u64]),
+    "set_reading": (i32, [i64, i32]),
+    "set_memory_lock": (i32, [i64, u64]),
     "warm_up": (i32, [i64]),
     "release": (i32, [i64]),
     "read_memory": (i32, [i64, POINTER(MemoryStruct)]),
@@ -207,6 +210,14 @@ class ExpertDevice:
     def set_resident(self, context: int, resident_bytes: int) -> None:
         """Keep at most so many bytes of the mapped file's experts in main memory; 0 leaves that to the system."""
         self._check(self._library.expert_device_set_resident(context, resident_bytes))
+
+    def set_reading(self, context: int, reading: Reading) -> None:
+        """Say how missing experts are read while not all may stay in main memory."""
+        self._check(self._library.expert_device_set_reading(context, int(reading)))
+
+    def set_memory_lock(self, context: int, most_bytes: int) -> None:
+        """Lock at most so many bytes of the hottest experts in main memory, while there is a budget; 0 for none."""
+        self._check(self._library.expert_device_set_memory_lock(context, most_bytes))
 
     def warm_up(self, context: int) -> None:
         """Read the hottest experts into main memory, in the background, as many as may stay there."""

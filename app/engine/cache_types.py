@@ -56,6 +56,13 @@ class Residency(enum.IntEnum):
     REPACKED = 1
 
 
+class Reading(enum.IntEnum):
+    """How missing experts are read: into the system's cache, or past it into memory of the process."""
+
+    THROUGH_CACHE = 0
+    PAST_CACHE = 1
+
+
 LANE_LETTERS = "cgm"  # by the library's lane: CPU, GPU, being copied
 PIN_LETTERS = "agc"  # by its pin: automatic, GPU, CPU
 
@@ -163,8 +170,22 @@ class MemoryStruct(ctypes.Structure):
     """`expert_device_memory`."""
 
     _fields_ = (
-        *((name, u64) for name in ("budget", "trusted", "resident", "total", "evictions", "stale", "failures")),
+        *(
+            (name, u64)
+            for name in (
+                "budget",
+                "trusted",
+                "resident",
+                "total",
+                "evictions",
+                "stale",
+                "failures",
+                "locked",
+                "own",
+            )
+        ),
         ("on", i32),
+        ("reason", ctypes.c_char * 256),
     )
 
 

@@ -2,17 +2,18 @@
 
 Linux, as root, with the version 1 memory controller mounted: each visit is a process of its own in a control group
 whose memory is limited to a share of the model's file. Before it the file's pages are dropped, so that nothing of it
-is in memory or charged to another group. Stock and ours take turns, in every other round in reverse order, at each
-device read-ahead (which is put back afterwards). Loading and the warm-up's tokens are not measured. Ours gets the
-budget that the engine would choose (`--budget` for another). The model and its routing are those of
-`expert_cache.py`; tokens are given, so that both read the same; that the likeliest token after every step and all
-logits are the same is checked. The disk's own speed is measured beside it, past the system's cache.
+is in memory or charged to another group. Stock, ours and, but for 100 %, ours reading past the system's cache
+("past") take turns, in every other round in reverse order, at each device read-ahead (which is put back afterwards).
+Loading and the warm-up's tokens are not measured. Ours gets the budget that the engine would choose (`--budget` for
+another). The model and its routing are those of `expert_cache.py`; tokens are given, so that all read the same; that
+the likeliest token after every step and all logits are the same is checked. The disk's own speed is measured beside
+it, past the system's cache.
 
 JSON (one object): version, date, model {file, file_bytes}, disk [{slice_bytes, parallel, bytes_per_second, spread}],
 settings, results [{share_percent, read_ahead_kb, phase "decode"|"prompt", variant, round, tokens_per_second,
 median_token_seconds, reads_per_token, read_bytes_per_token, major_faults_per_token, lane {fields of
 `expert_device_totals`, of the measured tokens} or null, memory {fields of `expert_device_memory`} or null}],
-same_text, ratios [{share_percent, read_ahead_kb, phase, median, rounds, target, met}]
+same_text, ratios [{share_percent, read_ahead_kb, phase, variant, median, rounds, target, met}]
 
 Exit status: 0; 1 when a text differs or a process failed; 2 for wrong options or no such control group.
 """
@@ -47,6 +48,7 @@ _CHILD = Path(__file__).with_name("disk_child.py")
 _REPOSITORY = Path(__file__).parents[2]
 _ENTER = 'echo $$ > "$GROUP/cgroup.procs" || exit 3; exec "$PYTHON" "$CHILD"'
 _LAST_LINES = 12
+_VARIANTS = ("stock", "ours", "past")
 
 
 class VisitError(Exception):
@@ -174,20 +176,25 @@ class Bench:
             for kilobytes in self._options.ahead:
                 with read_ahead(setting, kilobytes):
                     for number in range(self._options.rounds):
-                        for name in ("stock", "ours") if number % 2 == 0 else ("ours", "stock"):
+                        for name in self._in_turn(share)[:: 1 if number % 2 == 0 else -1]:
                             self._visit(share, kilobytes, number, name)
                 self._add_ratios(share, kilobytes)
+
+    def _in_turn(self, share: int) -> tuple[str, ...]:
+        return tuple(name for name in self._options.variants if share < 100 or name != "past")  # nothing is read then
 
     def _visit(self, share: int, kilobytes: int, number: int, name: str) -> None:
         options, size = self._options, self._path.stat().st_size
         drop_pages(self._path)
         variant = Variant(
-            name, str(self._path), self._shape.routing.layers, options.threads, ours=name == "ours", residency="mapped"
+            name, str(self._path), self._shape.routing.layers, options.threads, ours=name != "stock", residency="mapped"
         )
         room = options.beside << 20 if share == 100 else 0  # at 100 % all of the file fits, and the process beside it
         with Visit(size * share // 100 + room) as visit:
             loaded = visit.request("load", variant=variant.to_json())
-            memory = visit.request("budget", bytes=options.budget and options.budget << 20) if variant.ours else None
+            budget = options.budget and options.budget << 20
+            wish = {"bytes": budget, "past_cache": name == "past", "lock_percent": options.lock}
+            memory = visit.request("budget", **wish) if variant.ours else None
             _say(f"{share} %, {kilobytes} KB, round {number + 1}: {name} loaded in {loaded['seconds']:.0f} s {memory}")
             for phase, ids, batch, skipped in (
                 ("decode", self._ids, 1, options.warm_up),
@@ -231,15 +238,17 @@ class Bench:
                 for row in self.report["results"]
                 if (row["share_percent"], row["read_ahead_kb"], row["phase"]) == (share, kilobytes, phase)
             }
-            if not speeds:
-                continue
-            ratios = [speeds["ours", number] / speeds["stock", number] for number in range(self._options.rounds)]
             target = TARGETS.get((share, kilobytes)) if phase == "decode" else None
-            middle = statistics.median(ratios)
-            self.report["ratios"].append(
-                {"share_percent": share, "read_ahead_kb": kilobytes, "phase": phase, "median": middle,
-                 "rounds": ratios, "target": target, "met": None if target is None else middle >= target}
-            )  # fmt: skip
+            for name in self._in_turn(share):
+                if name == "stock" or ("stock", 0) not in speeds or (name, 0) not in speeds:
+                    continue
+                ratios = [speeds[name, number] / speeds["stock", number] for number in range(self._options.rounds)]
+                middle = statistics.median(ratios)
+                self.report["ratios"].append(
+                    {"share_percent": share, "read_ahead_kb": kilobytes, "phase": phase, "variant": name,
+                     "median": middle, "rounds": ratios, "target": target,
+                     "met": None if target is None else middle >= target}
+                )  # fmt: skip
 
 
 def line(row: dict[str, Any]) -> str:
@@ -265,12 +274,21 @@ def _numbers(text: str) -> tuple[int, ...]:
     return values
 
 
+def _names(text: str) -> tuple[str, ...]:
+    names = tuple(text.split(","))
+    if not set(names) <= set(_VARIANTS):
+        raise ValueError
+    return names
+
+
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Stock's mmap against the disk lane, memory limited.")
     parser.add_argument("--quick", action="store_true", help="a small model: shows that it works")
     parser.add_argument("--json", action="store_true", help="the report as JSON on standard output")
     parser.add_argument("--shares", type=_numbers, default=(80, 60, 40, 100), help="percent of the file")
     parser.add_argument("--ahead", type=_numbers, default=(128, 8192), help="device read-ahead in KB")
+    parser.add_argument("--variants", type=_names, default=_VARIANTS, help="of stock, ours, past (default: all)")
+    parser.add_argument("--lock", type=int, default=0, help="percent of the budget that is locked (default 0)")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--tokens", type=int, default=64, help="measured")
     parser.add_argument("--warm-up", type=int, default=64, help="tokens decoded before them")
@@ -302,7 +320,8 @@ def main() -> int:
     if options.json:
         print(json.dumps(bench.report, indent=1))
     for ratio in bench.report["ratios"]:
-        _say(f"{ratio['share_percent']} % {ratio['read_ahead_kb']} KB {ratio['phase']}: {ratio['median']:.2f}x stock")
+        where = f"{ratio['share_percent']} % {ratio['read_ahead_kb']} KB {ratio['phase']} {ratio['variant']}"
+        _say(f"{where}: {ratio['median']:.2f}x stock")
     return 0 if bench.report["same_text"] else 1
 
 

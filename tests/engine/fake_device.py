@@ -55,6 +55,9 @@ class FakeDevice:
             raise AppError(ErrorCode.ENGINE_FAILED, "refused")
         return self.pool_struct
 
+    def set_memory_lock(self, _context, most_bytes):
+        self.locked_bytes = most_bytes
+
     def set_policy(self, context, policy):
         self._tell("set_policy", context, policy)
 

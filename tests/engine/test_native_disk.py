@@ -6,7 +6,10 @@ import sys
 import pytest
 from native_build import NATIVE, SOURCES, compile_with_ggml
 
-FILES = (SOURCES / "disk_test.cpp", *(NATIVE / name for name in ("pages.cpp", "reader.cpp", "resident.cpp")))
+FILES = (
+    SOURCES / "disk_test.cpp",
+    *(NATIVE / name for name in ("own_pages.cpp", "pages.cpp", "reader.cpp", "resident.cpp")),
+)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the test maps a file as Linux does")

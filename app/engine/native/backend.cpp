@@ -40,7 +40,7 @@ void backend_free(ggml_backend_t backend) {
         std::lock_guard<std::mutex> one_at_a_time(context.control);
         std::lock_guard<std::mutex> lock(context.mutex);
         context.pools.clear();
-        context.disk = DiskLane();  // its threads end
+        context.disk.set_budget(context.layers, 0);  // its threads end, and the mapping is as it was
         context.layers.clear();
     }
     delete stream;  // the context goes with its last reader

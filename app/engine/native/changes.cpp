@@ -133,6 +133,12 @@ void apply_pending(Context & context) {
     if (changes.settings) {
         context.settings = *changes.settings;
     }
+    if (changes.reading >= 0) {
+        context.disk.set_reading(context.layers, changes.reading == EXPERT_DEVICE_PAST_CACHE);
+    }
+    if (changes.most_locked) {
+        context.disk.set_most_locked(*changes.most_locked);
+    }
     if (changes.resident_bytes) {
         context.disk.set_budget(context.layers, *changes.resident_bytes);
     }

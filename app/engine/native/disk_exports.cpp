@@ -29,6 +29,17 @@ int32_t expert_device_set_resident(int64_t context, uint64_t bytes) {
     return ask_of_disk(context, [&](ed::Pending & pending) { pending.resident_bytes = bytes; });
 }
 
+int32_t expert_device_set_reading(int64_t context, int32_t reading) {
+    if (reading != EXPERT_DEVICE_THROUGH_CACHE && reading != EXPERT_DEVICE_PAST_CACHE) {
+        return EXPERT_DEVICE_BAD_ARGUMENT;
+    }
+    return ask_of_disk(context, [&](ed::Pending & pending) { pending.reading = reading; });
+}
+
+int32_t expert_device_set_memory_lock(int64_t context, uint64_t most_bytes) {
+    return ask_of_disk(context, [&](ed::Pending & pending) { pending.most_locked = most_bytes; });
+}
+
 int32_t expert_device_warm_up(int64_t context) {
     return ask_of_disk(context, [](ed::Pending & pending) { pending.warm_up = true; });
 }

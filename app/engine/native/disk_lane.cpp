@@ -1,11 +1,11 @@
-// The visits of layers to the disk, and what memory keeps afterwards.
+// The visits of layers to the disk.
 #include "disk_lane.h"
 
 #include "compute.h"
 #include "internal.h"
+#include "slices.h"
 
 #include <algorithm>
-#include <iterator>
 
 namespace expert_device {
 
@@ -15,162 +15,8 @@ constexpr size_t most_read_at_once = size_t{2} << 20;
 // Asked for and not yet computed: enough to keep a disk busy, little beside a budget.
 constexpr uint64_t most_ahead = uint64_t{256} << 20;
 constexpr uint64_t prompt_wave = uint64_t{64} << 20;  // bytes of experts that a prompt computes at a time
-constexpr int32_t batches_between_looks = 16;
-constexpr int32_t batches_until_trust = 32;
-constexpr uint64_t faults_to_look = 8;
-constexpr double least_share = 0.97;  // of an expert's bytes: the pages at its edges are its neighbours', too
-
-template <typename Visit> void for_slices(const Layer & layer, int32_t expert, Visit visit) {
-    for (const ExpertTensor & tensor : layer.tensors) {
-        if (is_mapped(tensor.tensor)) {
-            visit(ByteRange{tensor.expert(expert), static_cast<size_t>(tensor.bytes)});
-        }
-    }
-}
-
-uint64_t mapped_bytes(const Layer & layer) {
-    uint64_t sum = 0;
-    for (const ExpertTensor & tensor : layer.tensors) {
-        sum += is_mapped(tensor.tensor) ? tensor.bytes : 0;
-    }
-    return sum;
-}
 
 }  // namespace
-
-Reader & DiskLane::reader() {
-    if (!reader_) {
-        reader_ = std::make_unique<Reader>();
-    }
-    return *reader_;
-}
-
-// ---- budget --------------------------------------------------------------------------------------
-
-void DiskLane::know(const Layer & layer) {
-    const uint64_t bytes = mapped_bytes(layer);
-    if (bytes > 0 && !table_.knows(layer.index, bytes)) {
-        table_.set_layer(layer.index, layer.experts(), bytes);
-    }
-    if (bytes > 0) {
-        known_[layer.index] = &layer;
-    }
-}
-
-std::vector<ExpertPlace> DiskLane::look(const Layers & layers) {
-    std::vector<ExpertPlace> in_part;
-    batches_since_look_ = 0;
-    faults_ = pages::faults_with_reads();
-    for (const auto & [index, layer] : layers) {
-        know(*layer);
-        for (int32_t expert = 0; expert < table_.experts_of(index); ++expert) {
-            uint64_t in = 0;
-            for_slices(*layer, expert, [&](ByteRange slice) { in += pages::bytes_in_memory(slice); });
-            const ExpertPlace place{index, expert};
-            if (static_cast<double>(in) < least_share * static_cast<double>(table_.expert_bytes(index))) {
-                table_.remove(place);
-                if (in > 0 && loading_.count({index, expert}) == 0) {
-                    in_part.push_back(place);
-                }
-            } else if (!table_.holds(place)) {
-                table_.add(place, false);
-            }
-        }
-    }
-    return in_part;
-}
-
-void DiskLane::update() {
-    on_ = budget_ > 0 && (table_.bytes() < table_.total() || !loading_.empty());
-}
-
-void DiskLane::set_reading_singly(const Layers & layers, bool singly) {
-    if (singly == singly_) {
-        return;
-    }
-    singly_ = singly;
-    for (const auto & [index, layer] : layers) {
-        for (const ExpertTensor & tensor : layer->tensors) {
-            if (is_mapped(tensor.tensor)) {
-                pages::read_singly({tensor.data, static_cast<size_t>(tensor.bytes) * layer->experts()}, singly);
-            }
-        }
-    }
-}
-
-void DiskLane::set_budget(const Layers & layers, uint64_t bytes) {
-    budget_ = bytes;
-    table_.set_budget(bytes);
-    if (bytes == 0) {
-        set_reading_singly(layers, false);
-        loading_.clear();
-        known_.clear();
-        table_ = ResidentTable();
-        reader_.reset();
-        on_ = false;
-        return;
-    }
-    const std::vector<ExpertPlace> in_part = look(layers);
-    if (table_.total() > bytes) {
-        give_up(in_part);
-    }
-    // Where a page is missing that we took for there, a fault reads it alone: what lies around it was not asked for.
-    set_reading_singly(layers, table_.total() > bytes);
-    trim();
-    update();
-    if (on_ && table_.total() <= bytes) {
-        warm_up(layers);  // the rest is few; then nothing is left to do
-    }
-}
-
-void DiskLane::give_up(const std::vector<ExpertPlace> & places) {
-    std::vector<ByteRange> ranges;
-    for (const ExpertPlace place : places) {
-        loading_.erase({place.layer, place.expert});
-        for_slices(*known_.at(place.layer), place.expert, [&](ByteRange slice) { ranges.push_back(slice); });
-    }
-    if (!ranges.empty()) {
-        reader().let_go(ranges);
-    }
-}
-
-void DiskLane::trim() {
-    std::vector<ExpertPlace> gone;
-    table_.trim(gone);
-    evicted_ += gone.size();
-    give_up(gone);
-}
-
-void DiskLane::found_stale(const Layer & layer) {
-    ++stale_;
-    batches_since_stale_ = 0;
-    const uint64_t bytes = table_.expert_bytes(layer.index), now = table_.budget();
-    table_.set_budget(std::max(budget_ / 4, now > bytes ? now - bytes : 0));
-}
-
-void DiskLane::begin_batch(const Layers & layers) {
-    if (budget_ == 0) {
-        return;
-    }
-    ++batches_since_look_;
-    if (on_) {
-        for (auto load = loading_.begin(); batches_since_look_ > batches_between_looks && load != loading_.end();) {
-            load = load->second->over() && !load->second->failed.load() ? loading_.erase(load) : std::next(load);
-        }
-        if (table_.budget() < budget_ && ++batches_since_stale_ > batches_until_trust) {
-            batches_since_stale_ = 0;
-            table_.set_budget(std::min(budget_, table_.budget() + table_.expert_bytes(known_.begin()->first)));
-        }
-    } else if (batches_since_look_ > batches_between_looks) {
-        batches_since_look_ = 0;
-        if (pages::faults_with_reads() >= faults_ + faults_to_look) {
-            look(layers);
-            update();
-        }
-    }
-}
-
-// ---- a layer's visit -----------------------------------------------------------------------------
 
 bool DiskLane::in_memory(const Layer & layer, int32_t expert) {
     bool in = true;
@@ -242,15 +88,18 @@ void DiskLane::read_in(const Layer & layer, std::vector<Wanted> & wanted, size_t
         Part * last = nullptr;  // the next expert's bytes may follow it
         for (size_t i = begin; i < end; ++i) {
             const char * from = tensor.expert(wanted[i].expert);
-            if (last != nullptr && last->job.range.end() == from &&
+            if (!own_ && last != nullptr && last->job.range.end() == from &&
                 last->job.range.bytes + tensor.bytes <= most_read_at_once) {
                 last->job.range.bytes += tensor.bytes;
                 last->job.tickets.push_back(wanted[i].ticket);
                 continue;
             }
-            for (size_t at = 0; at < tensor.bytes; at += most_read_at_once) {
-                const size_t bytes = std::min<size_t>(most_read_at_once, tensor.bytes - at);
-                parts.push_back({wanted[i].expert, {{from + at, bytes}, {wanted[i].ticket}}});
+            const char * end = from + tensor.bytes;
+            for (const char * at = from; at < end;) {
+                const bool last_part = static_cast<size_t>(end - at) <= most_read_at_once;
+                const char * to = last_part ? end : pages::page_of(at + most_read_at_once);
+                parts.push_back({wanted[i].expert, {{at, static_cast<size_t>(to - at)}, {wanted[i].ticket}}});
+                at = to;
             }
             last = &parts.back();
         }

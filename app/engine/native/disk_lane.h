@@ -4,6 +4,7 @@
 
 #include "expert_device.h"
 #include "layer.h"
+#include "own_pages.h"
 #include "pages.h"
 #include "pool.h"
 #include "reader.h"
@@ -13,6 +14,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -31,6 +33,10 @@ class DiskLane {
   public:
     // At most so many bytes of experts are kept in memory; 0 leaves them to the system, as in the beginning.
     void set_budget(const Layers & layers, uint64_t bytes);
+    // Whether missing experts are read past the system's cache, into memory of our own, while not all may stay.
+    void set_reading(const Layers & layers, bool past_cache);
+    // So much of the hottest that is in memory is locked there, as far as the system allows.
+    void set_most_locked(uint64_t bytes);
     // Reads the hottest in, in the background; they take the place of colder ones.
     void warm_up(const Layers & layers);
     // Gives all of them up.
@@ -76,12 +82,23 @@ class DiskLane {
     void read_in(const Layer & layer, std::vector<Wanted> & wanted, size_t begin, size_t end, bool urgent);
     void give_up(const std::vector<ExpertPlace> & places);
     void found_stale(const Layer & layer);
+    bool choose_memory();  // true where it is another now: all that was asked for is forgotten
+    void leave_room();
+    void lock_hottest(const Layers & layers);
+    void unlock(ExpertPlace place);
+    void unlock_all();
     Reader & reader();
 
     ResidentTable table_;
     std::map<int32_t, const Layer *> known_;
     std::map<std::pair<int32_t, int32_t>, TicketPtr> loading_;  // not waited for, by layer and expert
+    std::shared_ptr<OwnPages> own_;                             // the reader's threads use it, too
     std::unique_ptr<Reader> reader_;
+    bool past_cache_ = false;
+    std::map<std::pair<int32_t, int32_t>, uint64_t> locked_;  // bytes, by layer and expert
+    uint64_t locked_bytes_ = 0, most_locked_ = 0;
+    std::string lock_refused_;  // in words
+    int32_t batches_since_lock_ = 0;
     uint64_t budget_ = 0;  // as was asked; the table's is less where the system takes more than we gave up
     bool on_ = false;
     bool singly_ = false;

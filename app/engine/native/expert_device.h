@@ -16,7 +16,7 @@ extern "C" {
 #endif
 
 // Changes whenever a signature or the meaning of a value here does.
-#define EXPERT_DEVICE_ABI 4
+#define EXPERT_DEVICE_ABI 5
 
 enum expert_device_result {
     EXPERT_DEVICE_OK = 0,
@@ -41,6 +41,11 @@ enum expert_device_phase {
 enum expert_device_residency {
     EXPERT_DEVICE_MAPPED = 0,    // experts stay in the file mapping
     EXPERT_DEVICE_REPACKED = 1,  // tensors that the CPU has a faster layout for are copied into it, as stock does
+};
+
+enum expert_device_reading {
+    EXPERT_DEVICE_THROUGH_CACHE = 0,  // missing experts are read into the system's cache, which gives memory up at need
+    EXPERT_DEVICE_PAST_CACHE = 1,     // into memory of the process, which takes a third of the processor's time
 };
 
 enum expert_device_policy_kind {
@@ -151,7 +156,10 @@ struct expert_device_memory {
     uint64_t evictions;  // experts that were given up
     uint64_t stale;      // experts that were found missing though they were not given up
     uint64_t failures;   // experts that could not be read: the file is shorter now, or its drive failed
+    uint64_t locked;     // bytes of the hottest experts that the system may not take
+    uint64_t own;        // bytes that were read past the system's cache: the system may only swap them out
     int32_t on;          // 0 while nothing needs to be read
+    char reason[256];    // in words, why no more is locked, or why the cache is read through; empty when all is well
 };
 
 struct expert_device_rates {
@@ -249,6 +257,14 @@ EXPERT_DEVICE_API int32_t expert_device_read_trace(int64_t context, struct exper
 // At most `bytes` of the experts that lie in the mapped file stay in main memory from now on: those that are missing are
 // read when a layer's routing is known, all at once, and the least recently used are given up. 0: the system decides.
 EXPERT_DEVICE_API int32_t expert_device_set_resident(int64_t context, uint64_t bytes);
+
+// How missing experts are read while not all may stay in memory (enum expert_device_reading): THROUGH_CACHE in the
+// beginning, and where the system cannot do otherwise.
+EXPERT_DEVICE_API int32_t expert_device_set_reading(int64_t context, int32_t reading);
+
+// At most so many bytes of the hottest experts that lie in the mapped file and are in memory are locked there, while
+// there is a budget; 0, as in the beginning, for none. What the system refuses stays as it is: see `reason`.
+EXPERT_DEVICE_API int32_t expert_device_set_memory_lock(int64_t context, uint64_t most_bytes);
 
 // Reads the hottest experts in, in the background, as many as the budget allows; without a budget nothing happens.
 EXPERT_DEVICE_API int32_t expert_device_warm_up(int64_t context);

@@ -2,17 +2,22 @@
 #include "pages.h"
 
 #include <algorithm>
+#include <mutex>
 #include <vector>
 
 #if defined(_WIN32)
 #define WIN32_LEAN_AND_MEAN
+#if !defined(NOMINMAX)
 #define NOMINMAX
+#endif
 #define PSAPI_VERSION 2
 #include <windows.h>
 // After it:
 #include <psapi.h>
 #else
 #include <cerrno>
+#include <cinttypes>
+#include <cstdio>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -23,6 +28,10 @@ namespace expert_device {
 namespace pages {
 
 namespace {
+
+#if defined(_WIN32)
+std::mutex working_set;
+#endif
 
 uintptr_t address(const char * byte) {
     return reinterpret_cast<uintptr_t>(byte);
@@ -36,12 +45,6 @@ ByteRange between(uintptr_t begin, uintptr_t end) {
 ByteRange outer(ByteRange range) {
     const uintptr_t page = page_size();
     return between(address(range.begin) / page * page, (address(range.end()) + page - 1) / page * page);
-}
-
-// The pages that lie in it whole.
-ByteRange inner(ByteRange range) {
-    const uintptr_t page = page_size();
-    return between((address(range.begin) + page - 1) / page * page, address(range.end()) / page * page);
 }
 
 void * pointer(ByteRange range) {
@@ -58,6 +61,15 @@ void touch(ByteRange range) {
 #endif
 
 }  // namespace
+
+const char * page_of(const char * byte) {
+    return byte - address(byte) % page_size();
+}
+
+ByteRange whole_pages(ByteRange range) {
+    const uintptr_t page = page_size();
+    return between((address(range.begin) + page - 1) / page * page, address(range.end()) / page * page);
+}
 
 #if defined(_WIN32)
 
@@ -88,10 +100,55 @@ bool bring(ByteRange range) {
 }
 
 void let_go(ByteRange range) {
-    const ByteRange all = inner(range);
+    const ByteRange all = whole_pages(range);
     if (all.bytes > 0) {
         VirtualUnlock(pointer(all), all.bytes);  // of pages that are not locked: out of the working set
     }
+}
+
+bool map(ByteRange range) {
+    return bring(range);
+}
+
+// A process may lock a little less than its least working set: that grows first, and shrinks again where this fails.
+bool lock(ByteRange range) {
+    const ByteRange all = whole_pages(range);
+    SIZE_T least = 0, most = 0;
+    DWORD flags = 0;
+    if (all.bytes == 0) {
+        return true;
+    }
+    std::lock_guard<std::mutex> one_at_a_time(working_set);
+    if (!GetProcessWorkingSetSizeEx(GetCurrentProcess(), &least, &most, &flags) ||
+        !SetProcessWorkingSetSizeEx(GetCurrentProcess(), least + all.bytes, most + all.bytes, flags)) {
+        return false;
+    }
+    if (!VirtualLock(pointer(all), all.bytes)) {
+        SetProcessWorkingSetSizeEx(GetCurrentProcess(), least, most, flags);
+        return false;
+    }
+    return true;
+}
+
+void unlock(ByteRange range) {
+    const ByteRange all = whole_pages(range);
+    SIZE_T least = 0, most = 0;
+    DWORD flags = 0;
+    std::lock_guard<std::mutex> one_at_a_time(working_set);
+    if (all.bytes > 0 && VirtualUnlock(pointer(all), all.bytes) &&
+        GetProcessWorkingSetSizeEx(GetCurrentProcess(), &least, &most, &flags) && least > all.bytes) {
+        SetProcessWorkingSetSizeEx(GetCurrentProcess(), least - all.bytes, most - all.bytes, flags);
+    }
+}
+
+std::string lock_limit() {
+    return "what its working set may grow to";
+}
+
+uint64_t available_memory() {
+    MEMORYSTATUSEX status = {};
+    status.dwLength = sizeof status;
+    return GlobalMemoryStatusEx(&status) ? status.ullAvailPhys : UINT64_MAX;
 }
 
 size_t bytes_in_memory(ByteRange range) {
@@ -132,7 +189,7 @@ size_t page_size() {
 }
 
 void read_singly(ByteRange range, bool singly) {
-    const ByteRange all = inner(range);  // what shares a page with others is read as they are
+    const ByteRange all = whole_pages(range);  // what shares a page with others is read as they are
     if (all.bytes > 0) {
         madvise(pointer(all), all.bytes, singly ? MADV_RANDOM : MADV_NORMAL);
     }
@@ -170,7 +227,7 @@ bool bring(ByteRange range) {
 }
 
 void let_go(ByteRange range) {
-    const ByteRange all = inner(range);
+    const ByteRange all = whole_pages(range);
     if (all.bytes == 0) {
         return;
     }
@@ -194,6 +251,54 @@ void let_go(ByteRange range) {
     }
 #endif
     madvise(pointer(all), all.bytes, MADV_DONTNEED);  // of a file mapping: the file's bytes are read again
+}
+
+bool map(ByteRange range) {
+    const ByteRange all = outer(range);
+#if defined(MADV_POPULATE_READ)
+    if (all.bytes == 0 || madvise(pointer(all), all.bytes, MADV_POPULATE_READ) == 0) {
+        return true;
+    }
+    if (errno == EFAULT || errno == EHWPOISON) {
+        return false;
+    }
+#endif
+    touch(all);
+    return true;
+}
+
+bool lock(ByteRange range) {
+    const ByteRange all = whole_pages(range);
+    return all.bytes == 0 || mlock(pointer(all), all.bytes) == 0;
+}
+
+void unlock(ByteRange range) {
+    const ByteRange all = whole_pages(range);
+    if (all.bytes > 0) {
+        munlock(pointer(all), all.bytes);
+    }
+}
+
+std::string lock_limit() {
+    rlimit limit{};
+    if (getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) {
+        return "what it has free";
+    }
+    return std::to_string(limit.rlim_cur) + " bytes (RLIMIT_MEMLOCK)";
+}
+
+uint64_t available_memory() {
+    uint64_t kilobytes = UINT64_MAX >> 10;
+#if defined(__linux__)
+    FILE * told = std::fopen("/proc/meminfo", "re");
+    char line[128];
+    while (told != nullptr && std::fgets(line, sizeof line, told) != nullptr &&
+           std::sscanf(line, "MemAvailable: %" SCNu64, &kilobytes) != 1) {}
+    if (told != nullptr) {
+        std::fclose(told);
+    }
+#endif
+    return kilobytes << 10;
 }
 
 size_t bytes_in_memory(ByteRange range) {

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 namespace expert_device {
 
@@ -17,6 +18,12 @@ namespace pages {
 
 size_t page_size();
 
+// Where the byte's page begins.
+const char * page_of(const char * byte);
+
+// The pages that lie in the range whole.
+ByteRange whole_pages(ByteRange range);
+
 // Whether a fault in the range reads the page it needs and nothing around it. For ranges that are asked for in full.
 void read_singly(ByteRange range, bool singly);
 
@@ -26,6 +33,18 @@ void ask(ByteRange range);
 // Returns when all of the range is in memory and mapped. False where it cannot be read: the file is shorter now, or
 // its drive failed.
 bool bring(ByteRange range);
+
+// Maps what is in memory, so that no fault has to. False where it cannot be read.
+bool map(ByteRange range);
+
+// Whole pages within the range stay in memory until they are unlocked. False where the system refuses.
+bool lock(ByteRange range);
+void unlock(ByteRange range);
+// What the system lets this process lock, in words that end a sentence.
+std::string lock_limit();
+
+// Bytes that programs can have without anything being swapped out; the largest number where the system does not tell.
+uint64_t available_memory();
 
 // Gives up whole pages within the range, and those of its edges that lie in it. Their bytes stay in the file.
 void let_go(ByteRange range);

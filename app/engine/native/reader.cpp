@@ -5,7 +5,7 @@
 
 namespace expert_device {
 
-Reader::Reader(int threads, Calls calls) : calls_(calls) {
+Reader::Reader(int threads, Calls calls) : calls_(std::move(calls)) {
     for (int i = 0; i < threads; ++i) {
         threads_.emplace_back([this] { run(); });
     }

@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -33,11 +34,11 @@ class Reader {
   public:
     static constexpr int usual_threads = 6;
 
-    // The calls that threads make; tests put others in their place.
+    // The calls that threads make.
     struct Calls {
-        void (*ask)(ByteRange) = pages::ask;
-        bool (*bring)(ByteRange) = pages::bring;
-        void (*let_go)(ByteRange) = pages::let_go;
+        std::function<void(ByteRange)> ask = pages::ask;
+        std::function<bool(ByteRange)> bring = pages::bring;
+        std::function<void(ByteRange)> let_go = pages::let_go;
     };
 
     explicit Reader(int threads = usual_threads) : Reader(threads, Calls()) {}

@@ -106,6 +106,9 @@ class MemoryFacts(msgspec.Struct, frozen=True, kw_only=True):
         evictions: Experts that were given up since the load.
         stale: Experts that were missing though they were not given up: memory is shorter than the budget says.
         reads: Whether experts may have to be read; False while all are in memory.
+        locked_bytes: The hottest of them, which the system may not take.
+        own_bytes: Read past the system's cache: it cannot take them either, only swap them out.
+        reason: Why no more is locked, or why the file is read through the cache, in words; else empty.
     """
 
     budget_bytes: int
@@ -115,6 +118,9 @@ class MemoryFacts(msgspec.Struct, frozen=True, kw_only=True):
     evictions: int
     stale: int
     reads: bool
+    locked_bytes: int = 0
+    own_bytes: int = 0
+    reason: str = ""
 
 
 class LayerExperts(msgspec.Struct, frozen=True, kw_only=True):

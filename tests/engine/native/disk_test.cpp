@@ -1,4 +1,6 @@
-// The reading threads, the pages' calls, and the table of what is in memory. Built with sanitizers.
+// The reading threads, the pages' calls, own memory in a mapping's place, and the table of what is in memory. Built
+// with sanitizers.
+#include "own_pages.h"
 #include "pages.h"
 #include "reader.h"
 #include "resident.h"
@@ -251,6 +253,133 @@ void pages_of_a_file_come_and_go(const std::string & path) {
     unlink(path.c_str());
 }
 
+// Byte `at` of the file that is mapped.
+char byte_of(size_t at) {
+    return static_cast<char>(at * 131 + at / 4099);
+}
+
+struct Mapped {
+    Mapped(const std::string & path_, size_t size_) : path(path_), size(size_) {
+        std::vector<char> bytes(size);
+        for (size_t i = 0; i < size; ++i) {
+            bytes[i] = byte_of(i);
+        }
+        file = open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC, 0600);
+        check(file >= 0 && write(file, bytes.data(), size) == static_cast<ssize_t>(size) && fsync(file) == 0, "a file");
+        void * at = mmap(nullptr, size, PROT_READ, MAP_SHARED, file, 0);
+        check(at != MAP_FAILED, "mapped");
+        begin = static_cast<const char *>(at);
+    }
+    ~Mapped() {
+        munmap(const_cast<char *>(begin), size);
+        close(file);
+        unlink(path.c_str());
+    }
+    // Pages are put in place of others with the same bytes meanwhile: to ThreadSanitizer that is a race.
+    __attribute__((no_sanitize("thread"))) bool right(size_t from, size_t bytes) const {
+        for (size_t i = from; i < from + bytes; ++i) {
+            if (*const_cast<const volatile char *>(begin + i) != byte_of(i)) {
+                return false;
+            }
+        }
+        return true;
+    }
+
+    std::string path;
+    size_t size;
+    int file = -1;
+    const char * begin = nullptr;
+};
+
+// False where this file system cannot read past the cache: then only that it says so is seen.
+bool own_memory_takes_the_place_of_pages(const std::string & path) {
+    const size_t page = pages::page_size();
+    const Mapped mapped(path, 64 * page);
+    OwnPages own;
+    const ByteRange odd{mapped.begin + 100, 40 * page};  // begins and ends within pages
+    own.ask(odd);
+    check(own.bring(odd) && mapped.right(0, mapped.size), "brought are the file's bytes, and those beside them");
+    if (!own.reason().empty()) {
+        check(own.bytes() == 0, "what is read through the cache is not called own");
+        return false;
+    }
+    check(own.bytes() == 39 * page, "whole pages are in own memory");
+    check(pages::bytes_in_memory(odd) == odd.bytes, "and count as in memory");
+    check(own.bring(odd) && own.bytes() == 39 * page && mapped.right(100, odd.bytes), "to bring them again adds nothing");
+    const ByteRange within{mapped.begin + 10 * page + 3, 5};
+    check(own.bring(within) && own.bytes() == 39 * page, "less than a page stays the cache's");
+    own.let_go(odd);
+    check(own.bytes() == 0 && mapped.right(0, mapped.size), "given up is the mapping's again");
+    check(own.bring(odd), "once more");
+    check(ftruncate(mapped.file, static_cast<off_t>(8 * page)) == 0, "cut");
+    const ByteRange beyond{mapped.begin + 48 * page, 8 * page};
+    check(!own.bring(beyond), "beyond the file's end nothing can be brought");
+    check(mapped.right(page, 39 * page), "what was brought before is there");
+    return true;
+}
+
+void a_file_of_another_name_is_read_through_the_cache(const std::string & path) {
+    const Mapped mapped(path, 64 * pages::page_size());
+    check(std::rename(path.c_str(), (path + ".old").c_str()) == 0, "renamed");
+    const Mapped other(path, 64 * pages::page_size());
+    OwnPages own;
+    check(own.bring({other.begin, other.size}), "the file of that name is brought");
+    check(std::rename((path + ".old").c_str(), path.c_str()) == 0, "renamed back: the other one is gone");
+    OwnPages later;
+    check(later.bring({other.begin, other.size}) && later.bytes() == 0, "a mapping of a file that is gone is brought");
+    check(later.reason().find("through the system's cache") != std::string::npos, "and it is told how");
+    check(other.right(0, other.size) && mapped.right(0, mapped.size), "the bytes are each file's own");
+}
+
+void readers_see_the_right_bytes_at_every_moment(const std::string & path) {
+    const size_t page = pages::page_size(), slice = 5 * page + 36, n = 40;
+    const Mapped mapped(path, n * slice + 7 * page);
+    const auto own = std::make_shared<OwnPages>();
+    Reader::Calls calls;
+    calls.ask = [own](ByteRange range) { own->ask(range); };
+    calls.bring = [own](ByteRange range) { return own->bring(range); };
+    calls.let_go = [own](ByteRange range) { own->let_go(range); };
+    std::atomic<bool> ended{false};
+    std::vector<std::thread> readers;
+    for (unsigned reader = 0; reader < 2; ++reader) {
+        readers.emplace_back([&, reader] {
+            std::mt19937 random(reader);
+            while (!ended) {
+                check(mapped.right(random() % (n * slice), 512), "right at every moment");
+            }
+        });
+    }
+    {
+        Reader reader(3, calls);
+        std::mt19937 random(9);
+        for (int round = 0; round < 150; ++round) {
+            std::vector<ReadJob> jobs;
+            std::vector<ByteRange> gone;
+            const auto ticket = std::make_shared<Ticket>();
+            for (size_t i = 0; i < n; ++i) {
+                const ByteRange range{mapped.begin + 50 + i * slice, slice};
+                if (random() % 4 == 0) {
+                    gone.push_back(range);
+                }
+                for (auto reads = random() % 8; reads > 5; --reads) {  // given up and read at once, twice at once
+                    jobs.push_back({range, {ticket}});
+                }
+            }
+            reader.let_go(gone);
+            reader.read(std::move(jobs), true);
+            check(reader.wait(*ticket), "read");
+        }
+        reader.let_go({{mapped.begin, mapped.size}});
+        reader.wait_for_all();
+        check(own->bytes() == 0, "all that was taken is given back");
+    }
+    ended = true;
+    for (std::thread & reader : readers) {
+        reader.join();
+    }
+    check(mapped.right(0, mapped.size), "right in the end");
+}
+
 }  // namespace
 
 int main(int, char ** arguments) {
@@ -260,6 +389,11 @@ int main(int, char ** arguments) {
     what_is_urgent_comes_first_and_what_waits_can_be_dropped();
     ending_drops_what_waits();
     pages_of_a_file_come_and_go(arguments[1]);
+    check(pages::available_memory() > 0, "some memory is free");
+    if (own_memory_takes_the_place_of_pages(arguments[1])) {
+        a_file_of_another_name_is_read_through_the_cache(arguments[1]);
+        readers_see_the_right_bytes_at_every_moment(arguments[1]);
+    }
     std::puts("ok");
     return 0;
 }

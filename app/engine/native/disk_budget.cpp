@@ -1,0 +1,206 @@
+// What main memory keeps of the experts: the budget, what of it can be trusted, and which of them are locked.
+#include "compute.h"
+#include "disk_lane.h"
+#include "internal.h"
+#include "slices.h"
+
+#include <algorithm>
+#include <iterator>
+
+namespace expert_device {
+
+namespace {
+
+constexpr int32_t batches_between_looks = 16;
+constexpr int32_t batches_until_trust = 32;
+constexpr uint64_t faults_to_look = 8;
+constexpr double least_share = 0.97;  // of an expert's bytes: the pages at its edges are its neighbours', too
+// Own memory is given back below that: the system cannot take it, and would begin to swap.
+constexpr uint64_t least_available = uint64_t{192} << 20;
+
+}  // namespace
+
+Reader & DiskLane::reader() {
+    if (!reader_) {
+        Reader::Calls calls;
+        if (own_) {
+            calls.ask = [own = own_](ByteRange range) { own->ask(range); };
+            calls.bring = [own = own_](ByteRange range) { return own->bring(range); };
+            calls.let_go = [own = own_](ByteRange range) { own->let_go(range); };
+        }
+        reader_ = std::make_unique<Reader>(Reader::usual_threads, std::move(calls));
+    }
+    return *reader_;
+}
+
+void DiskLane::know(const Layer & layer) {
+    const uint64_t bytes = mapped_bytes(layer);
+    if (bytes > 0 && !table_.knows(layer.index, bytes)) {
+        table_.set_layer(layer.index, layer.experts(), bytes);
+    }
+    if (bytes > 0) {
+        known_[layer.index] = &layer;
+    }
+}
+
+std::vector<ExpertPlace> DiskLane::look(const Layers & layers) {
+    std::vector<ExpertPlace> in_part;
+    batches_since_look_ = 0;
+    faults_ = pages::faults_with_reads();
+    for (const auto & [index, layer] : layers) {
+        know(*layer);
+        for (int32_t expert = 0; expert < table_.experts_of(index); ++expert) {
+            uint64_t in = 0;
+            for_slices(*layer, expert, [&](ByteRange slice) { in += pages::bytes_in_memory(slice); });
+            const ExpertPlace place{index, expert};
+            if (static_cast<double>(in) < least_share * static_cast<double>(table_.expert_bytes(index))) {
+                table_.remove(place);
+                if (in > 0 && loading_.count({index, expert}) == 0) {
+                    in_part.push_back(place);
+                }
+            } else if (!table_.holds(place)) {
+                table_.add(place, false);
+            }
+        }
+    }
+    return in_part;
+}
+
+void DiskLane::update() {
+    on_ = budget_ > 0 && (table_.bytes() < table_.total() || !loading_.empty());
+}
+
+void DiskLane::set_reading_singly(const Layers & layers, bool singly) {
+    if (singly == singly_) {
+        return;
+    }
+    singly_ = singly;
+    for (const auto & [index, layer] : layers) {
+        for (const ExpertTensor & tensor : layer->tensors) {
+            if (is_mapped(tensor.tensor)) {
+                pages::read_singly({tensor.data, static_cast<size_t>(tensor.bytes) * layer->experts()}, singly);
+            }
+        }
+    }
+}
+
+bool DiskLane::choose_memory() {
+    const bool own = past_cache_ && budget_ > 0 && table_.total() > budget_;
+    if (own == (own_ != nullptr)) {
+        return false;
+    }
+    unlock_all();
+    loading_.clear();
+    reader_.reset();
+    own_.reset();
+    if (own) {
+        own_ = std::make_shared<OwnPages>();
+    }
+    return true;
+}
+
+void DiskLane::set_reading(const Layers & layers, bool past_cache) {
+    past_cache_ = past_cache;
+    if (budget_ > 0 && choose_memory()) {
+        set_budget(layers, budget_);
+    }
+}
+
+void DiskLane::set_budget(const Layers & layers, uint64_t bytes) {
+    budget_ = bytes;
+    table_.set_budget(bytes);
+    lock_refused_.clear();
+    batches_since_lock_ = 0;
+    if (bytes == 0) {
+        unlock_all();
+        choose_memory();
+        set_reading_singly(layers, false);
+        loading_.clear();
+        known_.clear();
+        table_ = ResidentTable();
+        reader_.reset();
+        on_ = false;
+        return;
+    }
+    std::vector<ExpertPlace> in_part = look(layers);
+    if (choose_memory()) {
+        in_part = look(layers);
+    }
+    if (table_.total() > bytes) {
+        give_up(in_part);
+    }
+    // Where a page is missing that we took for there, a fault reads it alone: what lies around it was not asked for.
+    set_reading_singly(layers, table_.total() > bytes);
+    trim();
+    update();
+    if (on_ && table_.total() <= bytes) {
+        warm_up(layers);  // the rest is few; then nothing is left to do
+    }
+}
+
+void DiskLane::give_up(const std::vector<ExpertPlace> & places) {
+    std::vector<ByteRange> ranges;
+    for (const ExpertPlace place : places) {
+        loading_.erase({place.layer, place.expert});
+        unlock(place);
+        for_slices(*known_.at(place.layer), place.expert, [&](ByteRange slice) { ranges.push_back(slice); });
+    }
+    if (!ranges.empty()) {
+        reader().let_go(ranges);
+    }
+}
+
+void DiskLane::trim() {
+    std::vector<ExpertPlace> gone;
+    table_.trim(gone);
+    evicted_ += gone.size();
+    give_up(gone);
+}
+
+void DiskLane::found_stale(const Layer & layer) {
+    ++stale_;
+    batches_since_stale_ = 0;
+    const uint64_t bytes = table_.expert_bytes(layer.index), now = table_.budget();
+    table_.set_budget(std::max(budget_ / 4, now > bytes ? now - bytes : 0));
+}
+
+void DiskLane::leave_room() {
+    const uint64_t available = pages::available_memory(), now = table_.budget();
+    if (available < least_available) {
+        const uint64_t lack = least_available - available;
+        batches_since_stale_ = 0;
+        table_.set_budget(std::max(budget_ / 4, now > lack ? now - lack : 0));
+        trim();
+    }
+}
+
+void DiskLane::begin_batch(const Layers & layers) {
+    if (budget_ == 0) {
+        return;
+    }
+    ++batches_since_look_;
+    lock_hottest(layers);
+    if (on_) {
+        for (auto load = loading_.begin(); batches_since_look_ > batches_between_looks && load != loading_.end();) {
+            load = load->second->over() && !load->second->failed.load() ? loading_.erase(load) : std::next(load);
+        }
+        if (own_ && batches_since_look_ % batches_between_looks == 0) {
+            leave_room();
+        }
+        if (table_.budget() < budget_ && ++batches_since_stale_ > batches_until_trust) {
+            batches_since_stale_ = 0;
+            if (own_ && pages::available_memory() < 2 * least_available) {
+                return;
+            }
+            table_.set_budget(std::min(budget_, table_.budget() + table_.expert_bytes(known_.begin()->first)));
+        }
+    } else if (batches_since_look_ > batches_between_looks) {
+        batches_since_look_ = 0;
+        if (pages::faults_with_reads() >= faults_ + faults_to_look) {
+            look(layers);
+            update();
+        }
+    }
+}
+
+}  // namespace expert_device
