@@ -8,6 +8,7 @@ from app.engine import protocol
 from app.engine.client import EngineClient
 from app.errors import AppError, ErrorCode
 from app.placement.cache import facts as cache_facts
+from app.placement.cache.disk_report import DiskReport, disk_report, disk_words
 from app.placement.plan import Plan
 from app.units import format_bytes
 
@@ -83,7 +84,11 @@ def cache_words(cache: cache_facts.CacheReport) -> str:
 
 
 class Conversation:
-    """The messages so far and the engine that answers them."""
+    """The messages so far and the engine that answers them.
+
+    Attributes:
+        disk: What reading experts from the disk came to for the last answer; None where all are in memory.
+    """
 
     def __init__(
         self,
@@ -97,6 +102,8 @@ class Conversation:
         self._sampling = sampling
         self._max_tokens = max_tokens
         self._messages: list[protocol.Message] = []
+        self._next_batch = 0
+        self.disk: DiskReport | None = None
 
     def ask(self, text: str, *, stream: bool) -> protocol.Finished:
         """Ask; the answer goes to standard output as it comes when `stream`, Ctrl-C stops it.
@@ -104,6 +111,7 @@ class Conversation:
         Raises:
             AppError: why there is no answer; the question is taken back then.
         """
+        before = self._cache_facts()
         self._messages.append(protocol.Message(role="user", content=text))
         request = self._client.send(
             protocol.Generate,
@@ -118,11 +126,20 @@ class Conversation:
             raise
         self._messages.append(protocol.Message(role="assistant", content=finished.text))
         self._on_answer(finished)
+        after = self._cache_facts()
+        self.disk = disk_report(after.memory, before.decode, after.decode, finished.tokens_per_second)
         if stream:
             print(f"\n[{figures(finished)}]", file=sys.stderr)
             if words := cache_words(finished.cache):
                 print(f"[{printable(words)}]", file=sys.stderr)
+            if self.disk is not None:
+                print(f"[{disk_words(self.disk)}]", file=sys.stderr)
         return finished
+
+    def _cache_facts(self) -> protocol.CacheFacts:
+        facts = self._client.request(protocol.ReadCache, protocol.CacheFacts, experts=False, since=self._next_batch)
+        self._next_batch = facts.next_batch
+        return facts
 
     def _receive(self, request: int, *, stream: bool) -> protocol.Finished:
         stopping = False

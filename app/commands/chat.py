@@ -87,6 +87,7 @@ def _run(parsed: argparse.Namespace) -> int:
                 **answer,
                 "plan": msgspec.to_builtins(plan, str_keys=True),
                 **({"trace": traced} if traced else {}),
+                **({"disk": msgspec.to_builtins(conversation.disk)} if conversation.disk else {}),
                 "loaded": {
                     "seconds": loaded.seconds,
                     "expert_device": loaded.expert_device,

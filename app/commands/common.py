@@ -128,6 +128,13 @@ def add_wishes(command: argparse.ArgumentParser) -> None:
         "--residency", choices=RESIDENCIES, help="experts on the CPU: copied into its faster layout, or as in the file"
     )
     command.add_argument(
+        "--resident",
+        metavar="SIZE",
+        type=size_or_off,
+        help="keep at most so much of the experts that stay in the model file in main memory, such as 8GiB: the others "
+        "are read from the disk when they are needed; 'off' leaves it to the system (default what fits)",
+    )
+    command.add_argument(
         "--experts-used",
         metavar="N",
         type=positive,
@@ -180,6 +187,7 @@ def wishes(parsed: argparse.Namespace) -> planner.Wishes:
         whole_layers=parsed.layers,
         pool_bytes=parsed.pool,
         residency=parsed.residency,
+        resident_bytes=parsed.resident,
         policy=CachePolicy(**wished_policy) if wished_policy else None,
         lock_bytes=parsed.lock,
         experts_used=parsed.experts_used,

@@ -1,17 +1,21 @@
 """What main memory keeps of a mapped model's experts: the budget that the engine chooses, orders, and facts."""
 
 import logging
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from app.engine.cache import ExpertDevice
+from app.engine.cache_types import LayerStruct, Residency
 from app.errors import AppError, ErrorCode
 from app.hardware.facts import Ram
 from app.hardware.memory import read_ram
 from app.model import ModelFacts
 from app.placement.cache.facts import MemoryFacts
+from app.placement.cache.orders import check_resident
+from app.units import format_bytes
 
 log = logging.getLogger(__name__)
 
@@ -19,6 +23,8 @@ log = logging.getLogger(__name__)
 # with a limit of 3.8 GB: with 5 % as share 230 MB were left while decoding, and one expert was taken back in 72 tokens.
 _LEAST_RESERVE = 64 << 20
 _RESERVE_SHARE = 0.03  # of what is available, in addition
+# Of the budget, the hottest experts: under pressure the system takes others' memory, and colder experts, first.
+_LOCKED_SHARE = 0.25
 _LETTERS = "dr"  # by the library's flag: on the disk only, in main memory
 
 
@@ -37,58 +43,132 @@ def resident_budget(ram: Ram, other_bytes: int, expert_bytes: int) -> int:
 
 
 class ContextMemory:
-    """The main memory of one context's mapped experts. Without effect where they are repacked or read into memory."""
+    """The main memory of one context's mapped experts.
 
-    def __init__(self, device: ExpertDevice, context: int, facts: ModelFacts) -> None:
+    Attributes:
+        fault: Why the budget that the plan asks for is not the one in use, as a sentence; else empty.
+    """
+
+    def __init__(self, device: ExpertDevice, context: int, facts: ModelFacts, layers: Iterable[LayerStruct]) -> None:
         self._device = device
         self._context = context
         self._facts = facts
+        layers = tuple(layers)
+        self._copied = bool(layers)  # if none of the layers lies in the file
+        self._mapped_bytes = sum(its.experts * its.expert_bytes for its in layers if its.residency == Residency.MAPPED)
+        self._budget = 0  # as asked for last
         self._failures = 0
+        self.fault = ""
 
-    def choose(self, expert_bytes: int) -> None:
-        """Set the budget that fits what is available now, for layers that the device computes.
+    # ---- orders ------------------------------------------------------------------------------
 
-        `expert_bytes` is of all their experts.
+    def prepare(self, wished_bytes: int | None) -> None:
+        """Set the budget of a plan: None is what fits now, 0 leaves it to the system, as it is before.
+
+        More than is available is no failure: the engine chooses then, and `fault` says so.
         """
-        if expert_bytes == 0:
+        if not self._mapped_bytes:
+            if wished_bytes:
+                self.fault = f"{_asked(wished_bytes)}; {self._none()}"
             return
+        if wished_bytes == 0:
+            return
+        if wished_bytes is not None:
+            try:
+                self.set_budget(wished_bytes)
+            except AppError as error:
+                self.fault = f"{_asked(wished_bytes)}: {error.message} The engine chose what fits."
+            else:
+                return
         every = sum(its * self._facts.expert_count for its in self._facts.expert_bytes.values())
-        ram, _notes = read_ram(Path("/"))
-        budget = resident_budget(ram, max(0, self._facts.file_bytes - every), expert_bytes)
-        self.set_budget(budget)
+        other = max(0, self._facts.file_bytes - every)
+        self._order(resident_budget(_ram(), other, self._mapped_bytes))
 
     def set_budget(self, budget_bytes: int) -> None:
         """Keep at most so many bytes of experts in main memory from now on; 0 leaves that to the system.
 
+        More than all experts is all of them.
+
         Raises:
-            AppError: bad_usage, a negative number.
+            AppError: bad_usage, a negative number, or no experts lie in a mapped file; out_of_memory, it is more than
+                is available now, and more than the budget before.
         """
-        if budget_bytes < 0:
-            raise AppError(ErrorCode.BAD_USAGE, "Memory for experts cannot be less than 0 bytes.")
-        self._device.set_resident(self._context, budget_bytes)
-        log.info("main memory of experts: %s", self.facts())
+        check_resident(budget_bytes)
+        self._need_mapped()
+        budget = min(budget_bytes, self._mapped_bytes)
+        available = _ram().available_bytes  # pages of the file that are in memory count as available
+        if budget > max(available, self._budget):
+            raise AppError(
+                ErrorCode.OUT_OF_MEMORY,
+                f"{format_bytes(budget)} of main memory cannot be kept for experts: {format_bytes(available)} is "
+                "available now.",
+            )
+        self._order(budget)
 
     def warm_up(self) -> None:
-        """Read the hottest experts in, in the background."""
+        """Read the hottest experts in, in the background.
+
+        Raises:
+            AppError: bad_usage, no experts lie in a mapped file, or the system decides which stay.
+        """
+        self._need_mapped()
+        if not self._budget:
+            raise AppError(
+                ErrorCode.BAD_USAGE,
+                "The system decides which experts are in main memory: they are read in only within a budget.",
+            )
         self._device.warm_up(self._context)
 
     def release(self) -> None:
-        """Give up the memory; experts are read again when they are needed."""
+        """Give up the memory; experts are read again when they are needed.
+
+        Raises:
+            AppError: bad_usage, no experts lie in a mapped file.
+        """
+        self._need_mapped()
         self._device.release(self._context)
 
+    def _order(self, budget: int) -> None:
+        self._device.set_memory_lock(self._context, int(_LOCKED_SHARE * budget))
+        self._device.set_resident(self._context, budget)
+        self._budget = budget
+        log.info("main memory of experts: %s", self.facts())
+
+    def _need_mapped(self) -> None:
+        if not self._mapped_bytes:
+            sentence = self._none()
+            raise AppError(ErrorCode.BAD_USAGE, f"{sentence[0].upper()}{sentence[1:]}")
+
+    def _none(self) -> str:
+        """Why there are no experts whose main memory could be given up."""
+        if self._copied:
+            return (
+                "the experts were copied into the CPU's faster layout when the model was loaded: with residency "
+                "'mapped' they stay in the file."
+            )
+        return "no experts of this model are computed by the CPU from its file."
+
+    # ---- facts -------------------------------------------------------------------------------
+
     def facts(self) -> MemoryFacts | None:
-        """What is in memory; None where no experts lie in a mapped file, or the system decides."""
+        """What is in memory; None where no experts lie in a mapped file, or the system decides.
+
+        The budget is the one that was asked for last, also while a layer that is being computed puts it off.
+        """
         its = self._device.memory(self._context)
-        if its.budget == 0 or its.total == 0:
+        if self._budget == 0 or its.budget == 0 or its.total == 0:
             return None
         return MemoryFacts(
-            budget_bytes=its.budget,
-            trusted_bytes=its.trusted,
+            budget_bytes=self._budget,
+            trusted_bytes=min(its.trusted, self._budget),
             resident_bytes=its.resident,
             total_bytes=its.total,
             evictions=its.evictions,
             stale=its.stale,
             reads=bool(its.on),
+            locked_bytes=its.locked,
+            own_bytes=its.own,
+            reason=its.reason.decode(errors="replace"),
         )
 
     def letters(self) -> list[str]:
@@ -107,3 +187,12 @@ class ContextMemory:
             "The model file was changed, or its drive failed, while the engine read it.",
             f"{failures - before} experts could not be read.",
         )
+
+
+def _ram() -> Ram:
+    ram, _notes = read_ram(Path("/"))
+    return ram
+
+
+def _asked(wished_bytes: int) -> str:
+    return f"The plan said {format_bytes(wished_bytes)} of main memory for mapped experts"

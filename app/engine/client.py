@@ -26,6 +26,9 @@ _E = TypeVar("_E", bound=protocol.Event)
 START_SECONDS = 60.0
 END_SECONDS = 10.0
 _OUTPUT_TAIL_BYTES = 4000
+# What Windows ends a process with when a page of a mapped file cannot be read (EXCEPTION_IN_PAGE_ERROR): as
+# `subprocess` tells it, as a signed number, and as that of a crash, whose sign the window turns around.
+_PAGE_ERRORS = (0xC0000006, 0xC0000006 - 2**32, 2**32 - 0xC0000006)
 
 
 def engine_command() -> list[str]:
@@ -61,7 +64,7 @@ class ProcessOutcome:
                 "The engine was killed (SIGKILL); often the system does this when memory runs out.",
                 self.last_output,
             )
-        if self.killed_by == "SIGBUS":  # a page of the mapped file could not be read
+        if self.killed_by == "SIGBUS" or self.exit_status in _PAGE_ERRORS:  # no such page
             return AppError(
                 ErrorCode.MODEL_DAMAGED,
                 "The model file was changed, or its drive failed, while the engine read it.",
@@ -228,8 +231,21 @@ class EngineClient:
             raise self._outcome().error() from error
         return request.id
 
-    def events(self, request_id: int, last: type[_E], *, timeout: float | None = None) -> Iterator[protocol.AnyEvent]:
+    def events(
+        self,
+        request_id: int,
+        last: type[_E],
+        *,
+        timeout: float | None = None,
+        others: Callable[[protocol.AnyEvent], None] | None = None,
+    ) -> Iterator[protocol.AnyEvent]:
         """Yield the events of one request up to and including the one of type `last`.
+
+        Args:
+            request_id: The request.
+            last: The type of its closing event.
+            timeout: Longest wait for an event, in seconds.
+            others: Gets the events of other requests meanwhile; without it they are dropped.
 
         Raises:
             AppError: what a `Failed` event carries, or engine_crashed.
@@ -239,6 +255,8 @@ class EngineClient:
             if isinstance(event, protocol.Failed) and event.id == 0:
                 raise error_of(event)  # a request that the child could not read: it cannot say which
             if event.id != request_id:
+                if others is not None:
+                    others(event)
                 continue
             if isinstance(event, protocol.Failed):
                 raise error_of(event)

@@ -69,7 +69,7 @@ class ContextCache:
         self._before_pool = Sums(0, 0, 0, 0)
         self._trace: TraceWriter | None = None
         self.layers: dict[int, LayerStruct] = {its.layer: its for its in device.layers(context)}
-        self.memory = ContextMemory(device, context, facts)
+        self.memory = ContextMemory(device, context, facts, self.layers.values())
         self._log: RoutingLog | None = None
         # With another number of experts than the model's own, what is routed to says nothing of the model.
         if routing is not None and self.layers and plan.experts_used is None:
@@ -98,7 +98,7 @@ class ContextCache:
                 self._device.set_heat(self._context, layer, heat)
         if pins := tuple(pin for pin in plan.pins if pin.layer in self.layers):
             self.set_pins(pins)
-        self.memory.choose(self.expert_bytes)  # before slots are filled from there
+        self.memory.prepare(plan.resident_bytes)  # before slots are filled from there
         self._requested = plan.pool_bytes
         if self._pool_device is not None and self.layers and (plan.pool_bytes or plan.staging_bytes):
             self.set_pool(plan.pool_bytes, plan.staging_bytes)

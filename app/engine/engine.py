@@ -26,8 +26,6 @@ from app.hardware.facts import EngineBuild, Gpu
 from app.hardware.fingerprint import engine_name
 
 Routings = dict[int, tuple[int, ...]]
-ShortOrder = protocol.SetPins | protocol.SetPolicy | protocol.ReadCache
-LongOrder = protocol.SetPool | protocol.SetTrace
 
 
 class Engine:
@@ -177,15 +175,19 @@ class Engine:
         """Answer with the loaded model.
 
         Raises:
-            AppError: engine_failed without a model, and as `Session.generate` does.
+            AppError: engine_failed without a model; model_damaged, its files were written to; and as
+                `Session.generate` does.
         """
         if self._session is None or self._measurer is None:
             raise AppError(ErrorCode.ENGINE_FAILED, "No model is loaded.")
+        self._check_files()
         self._measurer.forget()
         if (cache := self._session.loaded.cache) is not None:
             cache.begin_answer()
         try:
-            return self._session.generate(request, emit, stopped)
+            finished = self._session.generate(request, emit, stopped)
+            self._check_files()
+            return finished
         finally:
             if cache is not None:
                 cache.save_profile(only_if_due=True)
@@ -204,11 +206,15 @@ class Engine:
         """Measure the loaded model.
 
         Raises:
-            AppError: engine_failed without a model, and as `Measurer.measure` does.
+            AppError: engine_failed without a model; model_damaged, its files were written to; and as
+                `Measurer.measure` does.
         """
         if self._measurer is None:
             raise AppError(ErrorCode.ENGINE_FAILED, "No model is loaded.")
-        return self._measurer.measure(request, emit, stopped)
+        self._check_files()
+        measured = self._measurer.measure(request, emit, stopped)
+        self._check_files()
+        return measured
 
     def calibrate(
         self,
@@ -249,7 +255,7 @@ class Engine:
         """Routings of (decode, prompt) since the load; empty without a model."""
         return self._session.routing() if self._session is not None else ({}, {})
 
-    def short_order(self, request: ShortOrder) -> protocol.CacheFacts:
+    def short_order(self, request: protocol.ShortOrder) -> protocol.CacheFacts:
         """Carry out an order to the expert cache that takes no time, and tell its facts.
 
         Raises:
@@ -268,19 +274,40 @@ class Engine:
             cache.set_policy(request.policy)
         return cache.facts(experts=True, since=0)
 
-    def long_order(self, request: LongOrder, lock: threading.Lock) -> protocol.CacheFacts | protocol.TraceState:
+    def long_order(
+        self, request: protocol.LongOrder, lock: threading.Lock
+    ) -> protocol.CacheFacts | protocol.TraceState:
         """Carry out an order that may wait for a layer, for copies or for a disk.
 
         Raises:
-            AppError: as `short_order`; OSError: the trace's file cannot be made.
+            AppError: as `short_order`, out_of_memory for more main memory than there is; OSError: the trace's file
+                cannot be made.
         """
         with self._long:
             with lock:
                 cache = self._cache_of(self._loaded_session())
             if isinstance(request, protocol.SetTrace):
                 return cache.set_trace(request.path)
-            cache.set_pool(request.pool_bytes, request.staging_bytes)
+            if isinstance(request, protocol.SetMemory):
+                cache.memory.set_budget(request.budget_bytes)
+            elif isinstance(request, protocol.WarmMemory):
+                cache.memory.warm_up()
+            elif isinstance(request, protocol.ReleaseMemory):
+                cache.memory.release()
+            else:
+                cache.set_pool(request.pool_bytes, request.staging_bytes)
             return cache.facts(experts=True, since=0)
+
+    def _check_files(self) -> None:
+        """Refuse to go on with files that were written to, and warn of those that were replaced."""
+        session = self._loaded_session()
+        try:
+            sentences = session.loaded.files.check()
+        except AppError:
+            session.forget()  # what is in the context may come of the other bytes
+            raise
+        for sentence in sentences:
+            self._on_log(logging.WARNING, sentence)
 
     def _watch(self) -> Observer:
         """Who looks at this process's memory, made before anything was loaded."""

@@ -12,6 +12,7 @@ from app.engine.context_cache import ContextCache
 from app.engine.ggml import Ggml
 from app.engine.load_report import LoadReport
 from app.engine.logs import LogTap
+from app.engine.mapped_files import MappedFiles
 from app.engine.parameters import check_plan, context_parameters, model_parameters, model_path, residency_of
 from app.engine.profiles import ProfileStore
 from app.engine.protocol import Loaded
@@ -33,6 +34,7 @@ class LoadedModel:
     Attributes:
         plan: The plan it was loaded by.
         facts: What the file says, with the number of experts that the plan says compute each token.
+        files: What tells whether the files are still those that were loaded.
         report: What was really loaded.
         abort: Set its value to 1 to end the running decode early, from any thread.
         device_context: The expert device's id for the context, 0 when the device takes no part.
@@ -41,6 +43,7 @@ class LoadedModel:
 
     def __init__(self, plan: Plan, facts: ModelFacts, device: ExpertDevice | None) -> None:
         self.plan = plan
+        self.files = MappedFiles(facts.files)
         self.facts = facts
         self.device = device
         self.abort = ctypes.c_int32(0)
@@ -60,6 +63,11 @@ class LoadedModel:
         """Say whether the next decodes are prompt or answer, for the routing counts."""
         if self.device is not None and self.device_context:
             self.device.set_phase(self.device_context, phase)
+
+    def batch_error(self, result: int) -> AppError:
+        """Why llama.cpp answered so to a batch: model_damaged where experts could not be read, else engine_failed."""
+        error = self.cache.memory.reading_error() if self.cache is not None else None
+        return error or AppError(ErrorCode.ENGINE_FAILED, f"llama.cpp could not compute a batch (code {result}).")
 
     def close(self) -> None:
         """Free context and model; safe to call twice. The cache is closed by then."""
@@ -90,7 +98,8 @@ def load(
     of recorded routings.
 
     Raises:
-        AppError: cancelled, or the reason llama.cpp's log gives: file, architecture, memory, device.
+        AppError: cancelled; model_damaged, the file was changed meanwhile; or the reason llama.cpp's log gives: file,
+            architecture, memory, device.
     """
     started = time.monotonic()
     check_plan(plan)
@@ -134,6 +143,8 @@ def load(
             loaded.cache = ContextCache(device, loaded.device_context, plan, facts, profile, routing)
             loaded.cache.prepare(plan, tensors)
         loaded.report = _loaded_report(loaded, report, tensors, device_reason, time.monotonic() - started)
+        if loaded.files.check():
+            raise AppError(ErrorCode.MODEL_DAMAGED, "The model file was replaced while it was loaded.")
         if not on_progress(1.0):
             raise AppError(ErrorCode.CANCELLED, "Loading was cancelled.")
     except BaseException:
@@ -192,6 +203,8 @@ def _loaded_report(
     found += comparison.expert_differences(plan, report.experts_used)
     if pool_fault := _pool_fault(plan, cache, reason):
         found.append(pool_fault)
+    if cache is not None and cache.memory.fault:
+        found.append(cache.memory.fault)
     return Loaded(
         seconds=seconds,
         n_ctx=n_ctx,

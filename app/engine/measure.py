@@ -61,7 +61,7 @@ class Measurer:
 
         Raises:
             AppError: bad_usage, impossible counts or nothing to go on after; context_full, before anything is
-                computed; cancelled; engine_failed. After the last two nothing is left to go on after.
+                computed; cancelled; model_damaged; engine_failed. After the last three nothing is left to go on after.
         """
         loaded = self._loaded
         loaded.abort.value = 0
@@ -161,7 +161,7 @@ class Measurer:
         """Compute `entries` in batches of the plan's size; returns the seconds that took.
 
         Raises:
-            AppError: cancelled, context_full or engine_failed.
+            AppError: cancelled, context_full, or as `LoadedModel.batch_error`.
         """
         seconds = 0.0
         size = self._loaded.plan.n_batch
@@ -186,7 +186,7 @@ class Measurer:
         if result == DECODE_NO_ROOM:
             raise AppError(ErrorCode.CONTEXT_FULL, "The context has no room for more tokens.")
         if result != 0:
-            raise AppError(ErrorCode.ENGINE_FAILED, f"llama.cpp could not compute a batch (code {result}).")
+            raise self._loaded.batch_error(result)
         for place, entry in enumerate(entries):
             sequence = self._sequences[entry.sequence]
             sequence.cells = entry.position + 1

@@ -12,7 +12,7 @@ from app.errors import AppError, ErrorCode
 from app.model import ModelFacts, read_facts
 from app.placement import overrides
 from app.placement.active_experts import check_experts_used, experts_used_key
-from app.placement.cache.orders import check_policy, check_pool, check_residency
+from app.placement.cache.orders import check_policy, check_pool, check_residency, check_resident
 from app.placement.plan import KV_TYPES, Plan
 
 _GGML_TYPES = {"f16": 1, "q8_0": 8, "q4_0": 2}
@@ -44,6 +44,7 @@ def check_plan(plan: Plan) -> None:
         if wrong:
             raise AppError(ErrorCode.BAD_USAGE, f"The plan cannot be loaded: it asks for {what}.")
     check_residency(plan.residency)
+    check_resident(plan.resident_bytes or 0)
     check_policy(plan.policy)
     check_pool(plan.pool_bytes, plan.staging_bytes)
 

@@ -2,7 +2,7 @@
 
 One worker computes, in the order of the requests; the reading thread answers at once what needs no
 computing (cancel, routing, the expert cache's facts, pins and policy). What may take a moment but must not
-wait for an answer (the pool's size, a trace) has a thread of its own. The child ends when its input does.
+wait for an answer (the pool's size, main memory, a trace) has a thread of its own. The child ends when its input does.
 """
 
 import contextlib
@@ -148,9 +148,9 @@ def _read_requests(source: BinaryIO, events: EventWriter, worker: "Worker") -> N
             worker.cancel(request.target)
         elif isinstance(request, protocol.ReadRouting):
             worker.answer_routing(request.id)
-        elif isinstance(request, protocol.SetPins | protocol.SetPolicy | protocol.ReadCache):
+        elif isinstance(request, protocol.ShortOrder):
             worker.answer_short_order(request)
-        elif isinstance(request, protocol.SetPool | protocol.SetTrace):
+        elif isinstance(request, protocol.LongOrder):
             worker.put_long_order(request)
         else:
             worker.put(request)
@@ -163,7 +163,7 @@ class Worker:
         self._events = events
         self._stock = stock
         self._queue: queue.Queue[protocol.AnyRequest | None] = queue.Queue()
-        self._long_orders: queue.Queue[protocol.SetPool | protocol.SetTrace | None] = queue.Queue()
+        self._long_orders: queue.Queue[protocol.LongOrder | None] = queue.Queue()
         self._lock = threading.Lock()
         self._waiting: set[int] = set()
         self._cancelled: set[int] = set()
@@ -218,7 +218,7 @@ class Worker:
 
         self._answer(request_id, read)
 
-    def answer_short_order(self, request: protocol.SetPins | protocol.SetPolicy | protocol.ReadCache) -> None:
+    def answer_short_order(self, request: protocol.ShortOrder) -> None:
         """Carry out an order to the expert cache at once, whatever the worker does."""
 
         def carry_out() -> protocol.Event:
@@ -227,7 +227,7 @@ class Worker:
 
         self._answer(request.id, carry_out)
 
-    def put_long_order(self, request: protocol.SetPool | protocol.SetTrace) -> None:
+    def put_long_order(self, request: protocol.LongOrder) -> None:
         """Queue an order to the expert cache for its own thread."""
         self._long_orders.put(request)
 
@@ -236,7 +236,7 @@ class Worker:
         while (request := self._long_orders.get()) is not None:
             self._answer(request.id, functools.partial(self._carry_out, request))
 
-    def _carry_out(self, request: protocol.SetPool | protocol.SetTrace) -> protocol.Event:
+    def _carry_out(self, request: protocol.LongOrder) -> protocol.Event:
         with self._lock:
             engine = self._running_engine()
         try:

@@ -205,7 +205,8 @@ class Session:
         """Decode `tokens` after the cached ones; False when aborted by the stop flag.
 
         Raises:
-            AppError: context_full or engine_failed; the cache is emptied, so the next answer starts clean.
+            AppError: context_full, or as `LoadedModel.batch_error`; the cache is emptied, so the next answer starts
+                clean.
         """
         array = (llama.llama_token * len(tokens))(*tokens)
         result = llama.llama_decode(self.loaded.context, llama.llama_batch_get_one(array, len(tokens)))
@@ -219,9 +220,7 @@ class Session:
         self.forget()
         if result == DECODE_NO_ROOM:
             raise AppError(ErrorCode.CONTEXT_FULL, "The context has no room for more tokens.")
-        if self.loaded.cache is not None and (error := self.loaded.cache.memory.reading_error()) is not None:
-            raise error
-        raise AppError(ErrorCode.ENGINE_FAILED, f"llama.cpp could not compute a batch (code {result}).")
+        raise self.loaded.batch_error(result)
 
     def forget(self) -> None:
         """Empty the context."""

@@ -95,6 +95,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         staging_bytes: Bytes there for experts that are copied over for one batch only; 0 for none.
         residency: One of RESIDENCIES: whether CPU-lane experts are copied into the CPU's faster layout, as
             stock llama.cpp does, or stay in the file mapping.
+        resident_bytes: Most bytes of experts in the file mapping that are kept in main memory; None: what fits after
+            the load; 0: the system decides.
         policy: How the pool is filled. pins: experts that the user placed; the rest is automatic.
         experts_used: Experts that compute each token; None for the model's own number. Another one changes answers.
         memory: Predicted memory by device and part. These are predictions, never measurements.
@@ -119,6 +121,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     pool_device: str | None = None
     staging_bytes: int = 0
     residency: str = "mapped"
+    resident_bytes: int | None = None
     policy: CachePolicy = CachePolicy()
     pins: tuple[ExpertPin, ...] = ()
     experts_used: int | None = None

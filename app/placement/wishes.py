@@ -6,7 +6,7 @@ from app.errors import AppError, ErrorCode
 from app.hardware.facts import Cpu, Gpu, GpuKind, Machine
 from app.model.facts import ModelFacts
 from app.placement.active_experts import check_experts_used
-from app.placement.cache.orders import check_policy, check_pool, check_residency
+from app.placement.cache.orders import check_policy, check_pool, check_residency, check_resident
 from app.placement.kv_cache import CONTEXT_BLOCK, usable_kv_types
 from app.placement.plan import GOALS, KV_TYPES, CachePolicy, Step
 from app.units import format_bytes
@@ -33,6 +33,7 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
         whole_layers: So many of the first layers have all their experts on the GPU.
         pool_bytes: Size of the pool for single experts; 0 for none.
         residency: How CPU-lane experts are kept, one of RESIDENCIES.
+        resident_bytes: Most bytes of experts in the file mapping that are kept in main memory; 0: the system decides.
         policy: How the pool is filled.
         lock_bytes: Most bytes of main memory that are page-locked for copies; 0 for none.
         experts_used: Experts that compute each token; another number than the model's own changes answers.
@@ -47,6 +48,7 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
     whole_layers: int | None = None
     pool_bytes: int | None = None
     residency: str | None = None
+    resident_bytes: int | None = None
     policy: CachePolicy | None = None
     lock_bytes: int | None = None
     experts_used: int | None = None
@@ -78,6 +80,12 @@ def check_wishes(facts: ModelFacts, wishes: Wishes) -> None:
     check_pool(wishes.pool_bytes or 0, 0)
     if wishes.residency is not None:
         check_residency(wishes.residency)
+    check_resident(wishes.resident_bytes or 0)
+    if wishes.resident_bytes and wishes.residency == "repacked":
+        raise _refusal(
+            "Main memory can be given to single experts only while they stay in the model file: that is impossible "
+            "with the residency 'repacked'."
+        )
     if wishes.policy is not None:
         check_policy(wishes.policy)
     check_policy(CachePolicy(lock_bytes=wishes.lock_bytes or 0))
@@ -92,6 +100,11 @@ def check_wishes(facts: ModelFacts, wishes: Wishes) -> None:
             f"This model's heads do not divide into the blocks of a {wishes.kv_type} KV cache; "
             f"possible: {', '.join(usable)}."
         )
+
+
+def wished_residency(wishes: Wishes) -> str:
+    """How CPU-lane experts are kept where there is room for both: a budget is for those that stay in the file."""
+    return wishes.residency or ("mapped" if wishes.resident_bytes else "repacked")
 
 
 def longest_context(facts: ModelFacts) -> int:

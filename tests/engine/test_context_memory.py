@@ -4,13 +4,15 @@ import numpy as np
 import pytest
 from fake_device import EXPERT_BYTES, FakeDevice
 
+from app.engine import cache_memory
 from app.engine.cache_memory import ContextMemory, resident_budget
-from app.engine.cache_types import MemoryStruct
+from app.engine.cache_types import MemoryStruct, Residency
 from app.errors import AppError, ErrorCode
 from app.hardware.facts import Ram
 from app.model import read_facts
 
 GIB = 1 << 30
+ALL = 3 * 4 * EXPERT_BYTES
 
 
 @pytest.fixture
@@ -20,7 +22,31 @@ def device() -> FakeDevice:
 
 @pytest.fixture
 def memory(device, demo_model) -> ContextMemory:
-    return ContextMemory(device, 7, read_facts(demo_model))
+    return ContextMemory(device, 7, read_facts(demo_model), device.layer_structs)
+
+
+@pytest.fixture
+def available(monkeypatch):
+    """Sets how much main memory is available."""
+
+    def set_to(available_bytes):
+        ram = Ram(total_bytes=64 * GIB, available_bytes=available_bytes)
+        monkeypatch.setattr(cache_memory, "read_ram", lambda _root: (ram, ()))
+
+    return set_to
+
+
+def without_mapped(device, demo_model, residency=None) -> ContextMemory:
+    for layer in device.layer_structs:
+        layer.residency = Residency.REPACKED
+    layers = device.layer_structs if residency else []
+    return ContextMemory(device, 7, read_facts(demo_model), layers)
+
+
+def refused(order, *arguments) -> AppError:
+    with pytest.raises(AppError) as caught:
+        order(*arguments)
+    return caught.value
 
 
 def test_where_there_is_room_all_experts_stay():
@@ -36,15 +62,89 @@ def test_with_next_to_nothing_available_there_is_still_a_budget():
     assert resident_budget(Ram(total_bytes=16 * GIB, available_bytes=GIB), 2 * GIB, 30 * GIB) > 0
 
 
-def test_without_experts_on_the_cpu_nothing_is_asked_for(device, memory):
-    memory.choose(0)
+# ---- at a load -----------------------------------------------------------------------------------
+
+
+def test_a_plan_without_a_budget_gets_what_fits(device, memory, available):
+    available(40 * GIB)
+    memory.prepare(None)
+    assert device.told == [("set_resident", 7, ALL)]
+    assert memory.fault == ""
+
+
+def test_a_plan_that_leaves_it_to_the_system_asks_for_nothing(device, memory):
+    memory.prepare(0)
+    assert (device.told, memory.fault) == ([], "")
+    assert memory.facts() is None
+
+
+def test_a_plans_budget_is_used_as_it_is(device, memory, available):
+    available(40 * GIB)
+    memory.prepare(5 * EXPERT_BYTES)
+    assert device.told == [("set_resident", 7, 5 * EXPERT_BYTES)]
+    assert memory.fault == ""
+
+
+def test_a_plan_that_asks_for_more_than_is_available_gets_what_fits_and_is_told_so(device, memory, available):
+    available(4 * EXPERT_BYTES)
+    memory.prepare(5 * EXPERT_BYTES)
+    [(order, _context, budget)] = device.told
+    assert order == "set_resident"
+    assert 0 < budget < 5 * EXPERT_BYTES
+    assert "3.9 KiB is available now" in memory.fault
+
+
+@pytest.mark.parametrize(("residency", "words"), [("repacked", "faster layout"), (None, "no experts of this model")])
+def test_without_experts_in_a_file_nothing_is_asked_for(device, demo_model, residency, words):
+    memory = without_mapped(device, demo_model, residency)
+    memory.prepare(None)
+    assert memory.fault == ""
+    memory.prepare(5 * EXPERT_BYTES)
+    assert words in memory.fault
     assert device.told == []
 
 
+# ---- orders --------------------------------------------------------------------------------------
+
+
 def test_a_negative_budget_is_refused(device, memory):
-    with pytest.raises(AppError) as caught:
-        memory.set_budget(-1)
-    assert caught.value.code is ErrorCode.BAD_USAGE
+    error = refused(memory.set_budget, -1)
+    assert error.code is ErrorCode.BAD_USAGE
+    assert "-1 bytes" in error.message
+    assert device.told == []
+
+
+def test_more_than_is_available_is_refused_with_what_is(device, memory, available):
+    available(5 * EXPERT_BYTES)
+    error = refused(memory.set_budget, 6 * EXPERT_BYTES)
+    assert error.code is ErrorCode.OUT_OF_MEMORY
+    assert "4.9 KiB is available" in error.message
+    assert device.told == []
+    memory.set_budget(5 * EXPERT_BYTES)
+
+
+def test_less_than_before_is_taken_however_little_is_available(device, memory, available):
+    available(GIB)
+    memory.set_budget(8 * EXPERT_BYTES)
+    available(EXPERT_BYTES)
+    memory.set_budget(6 * EXPERT_BYTES)
+    assert device.told[-1] == ("set_resident", 7, 6 * EXPERT_BYTES)
+    assert refused(memory.set_budget, 7 * EXPERT_BYTES).code is ErrorCode.OUT_OF_MEMORY
+
+
+def test_more_than_all_experts_is_all_of_them(device, memory, available):
+    available(GIB)
+    memory.set_budget(2 * GIB)
+    assert device.told == [("set_resident", 7, ALL)]
+
+
+@pytest.mark.parametrize(("residency", "words"), [("repacked", "faster layout"), (None, "No experts of this model")])
+def test_without_experts_in_a_file_every_order_is_refused(device, demo_model, residency, words):
+    memory = without_mapped(device, demo_model, residency)
+    for order in (lambda: memory.set_budget(1), lambda: memory.set_budget(0), memory.warm_up, memory.release):
+        error = refused(order)
+        assert error.code is ErrorCode.BAD_USAGE
+        assert words in error.message
     assert device.told == []
 
 
@@ -52,16 +152,39 @@ def test_orders_reach_the_device(device, memory):
     memory.set_budget(5 * EXPERT_BYTES)
     memory.warm_up()
     memory.release()
-    assert device.told == [("set_resident", 7, 5 * EXPERT_BYTES), ("warm_up", 7), ("release", 7)]
+    memory.set_budget(0)
+    orders = [("set_resident", 7, 5 * EXPERT_BYTES), ("warm_up", 7), ("release", 7), ("set_resident", 7, 0)]
+    assert device.told == orders
+
+
+def test_where_the_system_decides_there_is_nothing_to_warm_up(device, memory):
+    assert "only within a budget" in refused(memory.warm_up).message
+    assert device.told == []
+
+
+# ---- facts ---------------------------------------------------------------------------------------
 
 
 def test_facts_are_told_only_where_a_budget_holds_for_mapped_experts(device, memory):
+    assert memory.facts() is None
+    memory.set_budget(9)
     assert memory.facts() is None
     device.memory_struct = MemoryStruct(budget=9, trusted=8, resident=7, total=20, evictions=3, stale=1, on=1)
     facts = memory.facts()
     assert facts is not None
     assert (facts.budget_bytes, facts.trusted_bytes, facts.resident_bytes, facts.total_bytes) == (9, 8, 7, 20)
     assert (facts.evictions, facts.stale, facts.reads) == (3, 1, True)
+
+
+def test_the_budget_is_the_one_asked_for_while_a_layer_puts_it_off(device, memory):
+    memory.set_budget(9)
+    device.memory_struct = MemoryStruct(budget=9, trusted=8, resident=7, total=20)
+    memory.set_budget(5)
+    facts = memory.facts()
+    assert facts is not None
+    assert (facts.budget_bytes, facts.trusted_bytes, facts.resident_bytes) == (5, 5, 7)
+    memory.set_budget(0)
+    assert memory.facts() is None
 
 
 def test_each_expert_has_a_letter_for_where_it_is(device, memory):

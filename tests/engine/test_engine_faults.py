@@ -1,7 +1,6 @@
 """The engine child when something is wrong: bad plans, bad files, killed and hanging processes."""
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -118,19 +117,6 @@ def test_a_model_without_a_vocabulary_is_unsupported_and_the_child_lives(tmp_pat
         client.request(protocol.Load, protocol.Loaded, plan=plan_for(demo_model))
     assert caught.value.code is ErrorCode.MODEL_UNSUPPORTED
     assert "vocabulary" in caught.value.message
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="a mapped file cannot be cut on Windows")
-def test_a_model_file_cut_while_it_answers_is_a_damaged_model(tmp_path, demo_model):
-    path = tmp_path / "cut.gguf"
-    shutil.copy(demo_model, path)
-    with EngineClient() as client, pytest.raises(AppError) as caught:
-        client.request(protocol.Load, protocol.Loaded, plan=plan_for(path))
-        request = client.send(protocol.Generate, messages=QUESTION, max_tokens=400)
-        for event in client.events(request, protocol.Finished):
-            if isinstance(event, protocol.Token) and event.count == 1:
-                os.truncate(path, 1_000_000)
-    assert caught.value.code is ErrorCode.MODEL_DAMAGED
 
 
 def test_an_answer_that_cannot_be_stopped_ends_the_child_with_the_reason(tmp_path, demo_model):

@@ -75,6 +75,8 @@ def plans(draw):
         pins=tuple(draw(st.lists(pins, max_size=3))),
         experts_used=draw(st.none() | st.integers(1, facts.expert_count)),
     )
+    if plan.residency == "mapped":
+        plan = msgspec.structs.replace(plan, resident_bytes=draw(st.none() | st.integers(0, 100 * GIB)))
     return facts, msgspec.structs.replace(plan, memory=predict(facts, MACHINE, plan))
 
 
@@ -87,6 +89,7 @@ def without_single_experts(plan, facts, program):
         staging_bytes=0,
         policy=CachePolicy(),
         pins=(),
+        resident_bytes=None,
         n_seq_max=1 if program == "llama-cli" else plan.n_seq_max,
     )
     return msgspec.structs.replace(plan, memory=predict(facts, MACHINE, plan))

@@ -2,8 +2,9 @@
 
 import json
 
+import msgspec
 import pytest
-from factories import demo, gpt_oss_20b, make_gpu, make_machine, qwen3_30b
+from factories import GIB, demo, gpt_oss_20b, make_gpu, make_machine, qwen3_30b
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from plan_exchange import MACHINE, MODELS, plans, tensors_of, without_single_experts
@@ -37,6 +38,7 @@ def test_what_flags_cannot_say_is_told(given_plan):
     assert ("pool for single experts" in lost) == (plan.pool_bytes > 0)
     assert ("staging area" in lost) == (plan.staging_bytes > 0)
     assert ("placed by hand" in lost) == bool(plan.pins)
+    assert ("budget of main memory" in lost) == bool(plan.resident_bytes)
     assert ("on disk" in lost) == (DISK_LANE in plan.expert_lanes.values())
 
 
@@ -47,6 +49,31 @@ def test_json_means_the_plan_it_was_made_of(given_plan):
     exported = export_json(plan, facts)
     imported = import_json(exported.text, facts, MACHINE)
     assert (imported.plan, imported.remarks, exported.lost) == (plan, (), ())
+
+
+def imported_with(**changes):
+    facts = qwen3_30b()
+    plan = msgspec.structs.replace(make_plan(facts, MACHINE), **changes)
+    return import_json(export_json(plan, facts).text, facts, MACHINE)
+
+
+def test_a_budget_of_main_memory_is_taken_over_and_what_it_cannot_do_here_is_said():
+    within = imported_with(residency="mapped", resident_bytes=5 * GIB)
+    assert (within.plan.resident_bytes, within.remarks) == (5 * GIB, ())
+    for changes, words in (
+        ({"residency": "mapped", "resident_bytes": 300 * GIB}, "200.0 GiB that are available"),
+        ({"residency": "repacked", "resident_bytes": 5 * GIB}, "do nothing"),
+    ):
+        found = imported_with(**changes)
+        assert found.plan.resident_bytes == changes["resident_bytes"]
+        [remark] = found.remarks
+        assert words in remark
+
+
+def test_a_budget_that_no_machine_has_is_refused():
+    with pytest.raises(AppError, match="impossible") as caught:
+        imported_with(residency="mapped", resident_bytes=-1)
+    assert caught.value.code is ErrorCode.BAD_USAGE
 
 
 def test_json_names_no_folder_and_no_prediction():

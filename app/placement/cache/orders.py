@@ -1,4 +1,4 @@
-"""Whether orders for the expert cache can be carried out: its policy's values, pins, bytes and residency."""
+"""Whether orders for the expert cache can be carried out: its policy's values, pins, sizes and residency."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -46,6 +46,17 @@ def check_pool(pool_bytes: int, staging_bytes: int) -> None:
         if not 0 <= size <= _MOST_BYTES:
             shown = f"{size:,} bytes" if size < 0 else format_bytes(size)
             raise _refusal(f"A {what} of {shown} is impossible; 0 is none.")
+
+
+def check_resident(resident_bytes: int) -> None:
+    """Refuse a budget of main memory that no machine has.
+
+    Raises:
+        AppError: bad_usage, naming the size.
+    """
+    if not 0 <= resident_bytes <= _MOST_BYTES:
+        shown = f"{resident_bytes:,} bytes" if resident_bytes < 0 else format_bytes(resident_bytes)
+        raise _refusal(f"{shown} of main memory for experts are impossible; 0 leaves it to the system.")
 
 
 def check_pins(pins: Iterable[ExpertPin], experts: Mapping[int, int]) -> None:

@@ -8,13 +8,14 @@ from app.errors import AppError, ErrorCode
 from app.hardware.facts import Machine
 from app.model.facts import ModelFacts
 from app.placement.active_experts import check_experts_used
-from app.placement.cache.orders import check_pins, check_pool
+from app.placement.cache.orders import check_pins, check_pool, check_resident
 from app.placement.exchange.formats import Imported
 from app.placement.memory import fits, predict
 from app.placement.overrides import load_arguments
 from app.placement.plan import CPU_LANE, DISK_LANE, Plan
 from app.placement.wishes import Wishes, check_wishes
 from app.placement.words import named_layers
+from app.units import format_bytes
 
 MOST_THREADS = 512
 """llama.cpp's own limit, as that of the sequences."""
@@ -32,6 +33,7 @@ def checked(plan: Plan, facts: ModelFacts, machine: Machine, remarks: Iterable[s
     check_devices((plan.gpu, *plan.expert_lanes.values(), plan.pool_device), machine)
     _check_numbers(plan, facts, machine)
     check_pool(plan.pool_bytes, plan.staging_bytes)
+    check_resident(plan.resident_bytes or 0)
     check_experts_used(facts, plan.experts_used)
     check_pins(plan.pins, dict.fromkeys(facts.moe_layers, facts.expert_count))
     load_arguments(plan)
@@ -39,7 +41,23 @@ def checked(plan: Plan, facts: ModelFacts, machine: Machine, remarks: Iterable[s
         raise AppError(ErrorCode.BAD_USAGE, "The plan has a pool for single experts and no GPU that could hold it.")
     plan = msgspec.structs.replace(plan, memory=predict(facts, machine, plan))
     shortfalls = tuple(shortfall.sentence for shortfall in fits(plan, machine))
-    return Imported(plan=plan, remarks=tuple(remarks), shortfalls=shortfalls)
+    remarks = (*remarks, *_resident_remarks(plan, machine))
+    return Imported(plan=plan, remarks=remarks, shortfalls=shortfalls)
+
+
+def _resident_remarks(plan: Plan, machine: Machine) -> tuple[str, ...]:
+    """Why the budget of main memory does nothing here, or is not had."""
+    if not plan.resident_bytes:
+        return ()
+    budget = f"The plan's {format_bytes(plan.resident_bytes)} of main memory for experts in the file"
+    if plan.residency == "repacked":
+        return (f"{budget} do nothing for those that are copied into the processor's faster layout.",)
+    if plan.resident_bytes > machine.ram.available_bytes:
+        return (
+            f"{budget} are more than the {format_bytes(machine.ram.available_bytes)} that are available here: the "
+            "engine keeps what fits.",
+        )
+    return ()
 
 
 def check_devices(names: Iterable[str | None], machine: Machine) -> None:

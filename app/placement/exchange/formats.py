@@ -51,6 +51,11 @@ def lost_experts(plan: Plan, program: str) -> list[str]:
             f"{program} has no staging area: {format_bytes(plan.staging_bytes)} on {plan.pool_on}, through which "
             "missing experts are copied over, are lost."
         )
+    if plan.resident_bytes:
+        lost.append(
+            f"{program} has no budget of main memory for experts that stay in the file: "
+            f"{format_bytes(plan.resident_bytes)} is lost, and the system decides which of them stay in memory."
+        )
     if plan.pins:
         experts = "expert was" if len(plan.pins) == 1 else "experts were"
         lost.append(f"{program} cannot place single experts: {len(plan.pins)} {experts} placed by hand.")
