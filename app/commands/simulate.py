@@ -80,6 +80,7 @@ def _run(parsed: argparse.Namespace) -> int:
     # numpy comes with these; the other commands start faster without it.
     from app.commands import simulate_words  # noqa: PLC0415
     from app.placement.cache import simulation  # noqa: PLC0415
+    from app.placement.cache.memory_simulation import memory_points  # noqa: PLC0415
     from app.placement.cache.trace import read_trace  # noqa: PLC0415
 
     policy = CachePolicy(
@@ -106,6 +107,7 @@ def _run(parsed: argparse.Namespace) -> int:
             "trace": {**msgspec.to_builtins(trace.header, str_keys=True), "lost": trace.lost},
             "policy": msgspec.to_builtins(policy),
             **msgspec.to_builtins(found, str_keys=True),
+            "memory": msgspec.to_builtins(memory_points(trace, expert_bytes)),
             "seconds": seconds,
         }
         print_json(told)

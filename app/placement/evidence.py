@@ -13,6 +13,7 @@ from app.placement.speed.calibration import Calibration
 from app.placement.speed.calibration_words import busy_note
 from app.placement.speed.learning import Learned
 from app.placement.speed.prediction import predict_speed
+from app.placement.speed.rates import both_layouts_measured
 from app.placement.speed.types import SpeedPrediction
 from app.placement.tuner.kept import STEP_NOT_TUNED, kept_plan
 from app.placement.tuner.types import TunedPlan
@@ -61,7 +62,9 @@ def planned(facts: ModelFacts, machine: Machine, wishes: Wishes = NO_WISHES, evi
             return with_speed(kept, facts, machine, evidence)
         steps = (Step(name=STEP_NOT_TUNED, reason=kept),)
     gains = lock_gains(evidence.calibration)
-    plan = make_plan(facts, machine, wishes, speed_law(facts, machine, evidence, bounds=False), gains)
+    layouts = both_layouts_measured(evidence.calibration, facts.quantization)
+    speed_of = speed_law(facts, machine, evidence, bounds=False)
+    plan = make_plan(facts, machine, wishes, speed_of, gains, layouts=layouts)
     plan = msgspec.structs.replace(plan, steps=(*steps, *plan.steps))
     return with_speed(plan, facts, machine, evidence)
 

@@ -13,6 +13,7 @@ from app.model.facts import ModelFacts
 from app.placement.cache.facts import CacheTotals
 from app.placement.cache.recorded_hits import PlanCurves
 from app.placement.evidence import NO_EVIDENCE, Evidence, evidence_for, speed_law
+from app.placement.explain_beyond import beyond_words
 from app.placement.explain_changes import Change, changes_of
 from app.placement.explain_words import consequence_words, evidence_words, measured_words, percent_range
 from app.placement.memory import predict
@@ -85,6 +86,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
         verdict: Which single change would help most, or that none would help much.
         advice: Changes that are predicted to help, the best first; those that change answers come last.
         doubts: What makes the predictions unsure, one sentence each.
+        beyond: What no change of the plan gives: more main memory, a smaller file; one sentence each.
     """
 
     bound: str
@@ -92,6 +94,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     verdict: str
     advice: tuple[Advice, ...]
     doubts: tuple[str, ...]
+    beyond: tuple[str, ...] = ()
 
 
 def explain(
@@ -134,6 +137,7 @@ def explain(
         verdict=_verdict(advice),
         advice=advice,
         doubts=_doubts(speed, plan, evidence, recorded=curves.of(plan) is not None),
+        beyond=beyond_words(facts, machine, plan, speed, evidence, curves),
     )
 
 
@@ -217,4 +221,6 @@ def _doubts(speed: SpeedPrediction, plan: Plan, evidence: Evidence, *, recorded:
         doubts.append("Most of this plan's time follows from typical rates: this machine's were not all measured.")
     if plan.pool_bytes and not recorded:
         doubts.append("This model's routing was not recorded: what a pool hits is assumed from other models.")
+    elif speed.cold_experts and not recorded:
+        doubts.append("This model's routing was not recorded: what memory finds there is assumed from other models.")
     return tuple(doubts)

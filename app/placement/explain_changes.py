@@ -1,4 +1,4 @@
-"""Single changes of a plan that may make it faster: the tuner's, other sizes of the pool, fewer active experts."""
+"""Single changes of a plan that may make it faster: the tuner's, sizes of pool and memory, fewer active experts."""
 
 from collections.abc import Callable, Iterator
 
@@ -9,7 +9,16 @@ from app.model.facts import ModelFacts
 from app.placement.active_experts import may_change
 from app.placement.kv_cache import full_cells, usable_kv_types
 from app.placement.lanes import gpu_lanes
-from app.placement.memory import copies_weights, expert_bytes, fits, predict, spare_bytes, working_bytes
+from app.placement.memory import (
+    bytes_off_gpus,
+    copies_weights,
+    expert_bytes,
+    fits,
+    keeps_budget,
+    predict,
+    spare_bytes,
+    working_bytes,
+)
 from app.placement.plan import CPU_LANE, DISK_LANE, Plan
 from app.placement.tuner.candidates import LEAST_CONTEXT, Candidates
 from app.placement.tuner.types import Choice
@@ -54,6 +63,7 @@ def changes_of(facts: ModelFacts, machine: Machine, plan: Plan) -> tuple[Change,
         *changes,
         *_caches(facts, machine, plan),
         *_pools(facts, machine, plan),
+        *_memories(facts, machine, plan),
         *_fewer_experts(facts, machine, plan),
     )
 
@@ -77,7 +87,7 @@ def _kind(choice: Choice) -> str:
 
 
 def _caches(facts: ModelFacts, machine: Machine, plan: Plan) -> Iterator[Change]:
-    """A smaller KV cache; what it leaves on the GPU is for the pool, if there is one. Layers stay where they are."""
+    """A smaller KV cache; what it leaves is for the pool, or for experts in main memory. Layers stay where they are."""
     smaller: list[Plan] = []
     if plan.kv_type == "f16" and "q8_0" in usable_kv_types(facts):
         smaller.append(msgspec.structs.replace(plan, kv_type="q8_0"))
@@ -86,12 +96,14 @@ def _caches(facts: ModelFacts, machine: Machine, plan: Plan) -> Iterator[Change]
         smaller.append(msgspec.structs.replace(plan, n_ctx=half))
     off = expert_bytes(facts, (layer for layer, lane in plan.expert_lanes.items() if lane in (CPU_LANE, DISK_LANE)))
     for made in smaller:
-        before, after = (sum(part.bytes for part in predict(facts, machine, its) if part.device == its.pool_on)
-                         for its in (plan, made))  # fmt: skip
+        changed = made
         if plan.pool_bytes:
-            size = max(min(plan.pool_bytes + before - after, off), plan.pool_bytes)
-            made = msgspec.structs.replace(made, pool_bytes=size)  # noqa: PLW2901 - the same, with its pool
-        fitting = _fitting(made, plan, facts, machine)
+            size = max(min(plan.pool_bytes + _freed(facts, machine, plan, made, plan.pool_on), off), plan.pool_bytes)
+            changed = msgspec.structs.replace(changed, pool_bytes=size)
+        if keeps_budget(plan):
+            held = (plan.resident_bytes or 0) + max(_freed(facts, machine, plan, made, CPU_LANE), 0)
+            changed = msgspec.structs.replace(changed, resident_bytes=min(held, off))
+        fitting = _fitting(changed, plan, facts, machine)
         if fitting is not None:
             kind = "kv_type" if made.kv_type != plan.kv_type else "n_ctx"
             yield Change(kind=kind, words=change_words(plan, fitting, facts), plan=fitting)
@@ -118,6 +130,29 @@ def _pools(facts: ModelFacts, machine: Machine, plan: Plan) -> Iterator[Change]:
             made = _fitting(msgspec.structs.replace(plan, pool_bytes=size), plan, facts, machine)
             if made is not None:
                 yield Change(kind="pool_bytes", words=change_words(plan, made, facts), plan=made)
+
+
+def _freed(facts: ModelFacts, machine: Machine, before: Plan, after: Plan, device: str | None) -> int:
+    """Bytes that `after` takes less of a device."""
+    then, now = (
+        sum(part.bytes for part in predict(facts, machine, plan) if part.device == device) for plan in (before, after)
+    )
+    return then - now
+
+
+def _memories(facts: ModelFacts, machine: Machine, plan: Plan) -> Iterator[Change]:
+    """All the main memory that there is room for, for experts that may have to be read from the disk."""
+    everything = bytes_off_gpus(facts, plan)
+    limited = plan.resident_bytes == 0 or (keeps_budget(plan) and (plan.resident_bytes or 0) < everything)
+    if plan.residency != "mapped" or not limited or not everything or copies_weights(machine):
+        return
+    bare = msgspec.structs.replace(plan, resident_bytes=1)
+    bare = msgspec.structs.replace(bare, memory=predict(facts, machine, bare))
+    most = min(spare_bytes(bare, machine, CPU_LANE), everything)
+    if most > (plan.resident_bytes or 0) * _LEAST_POOL_CHANGE:
+        made = _fitting(msgspec.structs.replace(plan, resident_bytes=most), plan, facts, machine)
+        if made is not None:
+            yield Change(kind="resident_bytes", words=change_words(plan, made, facts), plan=made)
 
 
 def _fewer_experts(facts: ModelFacts, machine: Machine, plan: Plan) -> Iterator[Change]:
@@ -179,6 +214,17 @@ def _pool(before: Plan, after: Plan, _facts: ModelFacts) -> str:
     return f"{'enlarge' if new > old else 'shrink'} the expert pool from {format_bytes(old)} to {format_bytes(new)}"
 
 
+def _resident(before: Plan, after: Plan, _facts: ModelFacts) -> str:
+    old, new = before.resident_bytes, after.resident_bytes
+    if old == new or new is None or "repacked" in (before.residency, after.residency):
+        return ""
+    if not new:
+        return "leave it to the system which experts stay in main memory"
+    if not old:
+        return f"keep {format_bytes(new)} of experts in main memory by use, instead of leaving that to the system"
+    return f"keep {format_bytes(new)} of experts in main memory instead of {format_bytes(old)}"
+
+
 def _layers(before: Plan, after: Plan, facts: ModelFacts) -> str:
     old, new = len(gpu_lanes(before)), len(gpu_lanes(after))
     if old == new:
@@ -230,6 +276,7 @@ _TOLD: tuple[Callable[[Plan, Plan, ModelFacts], str], ...] = (
     _threads,
     _residency,
     _pool,
+    _resident,
     _layers,
     _policy,
     _stream,

@@ -84,6 +84,10 @@ def measured_words(
             f"Of the time in expert layers the processor computed {min(cpu, 1.0):.0%} and waited for the GPU "
             f"{min(waited, 1.0):.0%} (measured since the load)."
         )
+    if totals is not None and totals.cold_experts and totals.tokens and totals.seconds > 0:
+        read = f"{totals.cold_experts / totals.tokens:.1f} experts ({format_bytes(totals.cold_bytes // totals.tokens)})"
+        idle = f", and {min(totals.stall_seconds / totals.seconds, 1.0):.0%} of that time went by waiting for it"
+        words.append(f"A token had {read} read from the disk{idle} (measured since the load).")
     return tuple(words)
 
 

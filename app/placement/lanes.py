@@ -6,7 +6,7 @@ import msgspec
 
 from app.hardware.facts import Machine
 from app.model.facts import ModelFacts
-from app.placement.memory import expert_bytes, fits, predict, spare_bytes
+from app.placement.memory import expert_bytes, fits, keeps_budget, predict, spare_bytes
 from app.placement.plan import CPU_LANE, DISK_LANE, Plan
 
 _OFF_GPU = (CPU_LANE, DISK_LANE)
@@ -21,11 +21,15 @@ def with_gpu_lanes(plan: Plan, facts: ModelFacts, machine: Machine, on_gpu: Mapp
     """`plan` with exactly the layers `on_gpu` on GPUs, the others on the CPU as far as main memory goes.
 
     The last layers that main memory has no room for get the disk lane: they are read through the file
-    mapping. Memory is predicted anew; whether the GPUs' share fits is not looked at.
+    mapping. A budget of main memory for mapped experts is room for no more than it says. Memory is predicted anew;
+    whether the GPUs' share fits is not looked at.
     """
-    least = _with_lanes(plan, facts, machine, on_gpu)
+    least = _with_lanes(msgspec.structs.replace(plan, resident_bytes=None), facts, machine, on_gpu)
     rest = [layer for layer in facts.moe_layers if layer not in on_gpu]
-    on_cpu = _first_that_fit(facts, rest, spare_bytes(least, machine, CPU_LANE))
+    room = spare_bytes(least, machine, CPU_LANE)
+    if keeps_budget(plan):
+        room = min(room, plan.resident_bytes or 0)
+    on_cpu = _first_that_fit(facts, rest, room)
     return _with_lanes(plan, facts, machine, {**dict(on_gpu), **dict.fromkeys(on_cpu, CPU_LANE)})
 
 

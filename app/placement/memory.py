@@ -9,7 +9,7 @@ from app.model.facts import ModelFacts
 from app.placement.active_experts import facts_with
 from app.placement.compute import compute_bytes
 from app.placement.kv_cache import kv_bytes
-from app.placement.plan import CPU_LANE, MemoryPart, Plan
+from app.placement.plan import CPU_LANE, DISK_LANE, MemoryPart, Plan
 from app.placement.report import BufferReport
 from app.units import format_bytes
 
@@ -82,7 +82,8 @@ def predict(
 
     Weights, experts and KV cache follow from the model's tables; compute buffers are estimates unless there
     is a dry run, driver context and engine process unless loads before have shown them. Layers in the disk
-    lane take no memory: the system keeps what happens to fit.
+    lane take no memory: the system keeps what happens to fit. With a budget of mapped experts (`keeps_budget`)
+    those off the GPUs take that.
 
     Args:
         facts: The model.
@@ -99,7 +100,7 @@ def predict(
         attends = device == (plan.gpu or CPU_LANE)
         sizes = {
             "weights": _weight_bytes(facts, plan, device),
-            "experts": expert_bytes(facts, (layer for layer, lane in plan.expert_lanes.items() if lane == device)),
+            "experts": _held_experts(facts, plan, device),
             "kv": kv_bytes(facts, plan.n_ctx, plan.n_ubatch, plan.kv_type, plan.n_seq_max) if attends else 0,
             "compute": compute.get(device, 0),  # none on a GPU that only holds the pool
             "pool": plan.pool_bytes if device == plan.pool_on else 0,
@@ -109,6 +110,8 @@ def predict(
         }
         laid_out = _laid_out(dry_run, device)
         bases = _BASES | dict.fromkeys(laid_out, "dry run")
+        if on_cpu and keeps_budget(plan):
+            bases["experts"] = "set"
         if (machine.engine_bytes if on_cpu else _seen_context(gpus.get(device))) is not None:
             bases["context"] = "learnt"
         parts += [
@@ -134,6 +137,29 @@ def _laid_out(dry_run: Sequence[BufferReport], device: str) -> dict[str, int]:
 def expert_bytes(facts: ModelFacts, layers: Iterable[int]) -> int:
     """Bytes of all experts of `layers`."""
     return sum(facts.expert_bytes[layer] for layer in layers) * facts.expert_count
+
+
+def keeps_budget(plan: Plan) -> bool:
+    """Whether the plan itself says how much of the mapped experts main memory keeps."""
+    return plan.residency == "mapped" and bool(plan.resident_bytes)
+
+
+def asks_for_experts(plan: Plan, machine: Machine) -> bool:
+    """Whether the expert device, not the system, keeps the mapped experts in main memory and reads missing ones."""
+    return plan.residency == "mapped" and plan.resident_bytes != 0 and not copies_weights(machine)
+
+
+def bytes_off_gpus(facts: ModelFacts, plan: Plan) -> int:
+    """Bytes of the experts of all layers that are not whole on a GPU."""
+    off = (layer for layer, lane in plan.expert_lanes.items() if lane in (CPU_LANE, DISK_LANE))
+    return expert_bytes(facts, (layer for layer in off if layer in facts.expert_bytes))
+
+
+def _held_experts(facts: ModelFacts, plan: Plan, device: str) -> int:
+    """Bytes of experts that `device` holds whole layers of, main memory up to the plan's budget."""
+    if device == CPU_LANE and keeps_budget(plan):
+        return min(plan.resident_bytes or 0, bytes_off_gpus(facts, plan))
+    return expert_bytes(facts, (layer for layer, lane in plan.expert_lanes.items() if lane == device))
 
 
 def working_bytes(facts: ModelFacts) -> int:

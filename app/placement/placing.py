@@ -13,13 +13,12 @@ from app.placement.candidates import STEP_ONE_MEMORY, STEP_SOFTWARE_GPU
 from app.placement.concessions import STEP_CPU_ONLY, figures
 from app.placement.lanes import gpu_lanes, with_gpu_lanes
 from app.placement.locking import STEP_NOT_LOCKED, checked_lock
-from app.placement.memory import expert_bytes, fits, spare_bytes, working_bytes
+from app.placement.memory import fits, predict, spare_bytes, working_bytes
 from app.placement.plan import CPU_LANE, DISK_LANE, Plan, Step
 from app.placement.pool import least_staging, may_stage, staging_need, with_staging
-from app.units import format_bytes
+from app.placement.resident import STEP_DISK, STEP_LIMITED, again_undecided, with_resident
 
 # Names of the steps a plan may tell of.
-STEP_DISK = "experts on disk"
 STEP_DOES_NOT_FIT = "does not fit"
 STEP_GPU_CHOSEN = "attention on the GPU"
 STEP_MAPPED = "experts stay mapped"
@@ -49,26 +48,17 @@ def placed(plan: Plan, facts: ModelFacts, machine: Machine, on_gpu: Mapping[int,
     guard = guard_pool(off_gpu, facts.expert_count, facts.experts_used, result.pool_bytes)
     if guard.sentence:
         steps.append(Step(name=STEP_CYCLE, reason=guard.sentence))
-    on_disk = [layer for layer, lane in result.expert_lanes.items() if lane == DISK_LANE]
-    if on_disk:
-        reason = (
-            f"Main memory has {format_bytes(machine.ram.available_bytes)} available, too little for the experts of "
-            f"{len(on_disk)} of {len(facts.moe_layers)} layers ({format_bytes(expert_bytes(facts, on_disk))}). "
-            "The system keeps what was used last of all experts off the GPUs, and reads the others from the file when "
-            "they are needed."
-        )
-        steps.append(Step(name=STEP_DISK, reason=reason))
-    result = checked_lock(msgspec.structs.replace(result, steps=tuple(steps)), facts, machine)
-    steps = list(result.steps)
-    residency = result.residency
+    on_disk = DISK_LANE in result.expert_lanes.values()
     shortfalls = fits(result, machine)
-    if residency == "repacked" and (on_disk or any(short.device == CPU_LANE for short in shortfalls)):
-        residency = "mapped"
-        if facts.moe_layers:
-            steps.append(Step(name=STEP_MAPPED, reason=_MAPPED_REASON))
+    to_map = result.residency == "repacked" and (on_disk or any(short.device == CPU_LANE for short in shortfalls))
+    result = msgspec.structs.replace(result, residency="mapped" if to_map else result.residency, steps=tuple(steps))
+    result = checked_lock(with_resident(result, facts, machine), facts, machine)
+    steps = list(result.steps)
+    if to_map and facts.moe_layers:
+        steps.append(Step(name=STEP_MAPPED, reason=_MAPPED_REASON))
     if shortfalls:
         steps.append(Step(name=STEP_DOES_NOT_FIT, reason=figures(shortfalls)))
-    return msgspec.structs.replace(result, residency=residency, steps=tuple(steps))
+    return msgspec.structs.replace(result, steps=tuple(steps), memory=predict(facts, machine, result))
 
 
 def with_lanes(plan: Plan, facts: ModelFacts, machine: Machine, layers: Iterable[int], lane: str) -> Plan:
@@ -85,10 +75,11 @@ def with_lanes(plan: Plan, facts: ModelFacts, machine: Machine, layers: Iterable
     layers = tuple(layers)
     _check_move(facts, machine, layers, lane)
     on_gpu = {layer: its for layer, its in gpu_lanes(plan).items() if layer not in layers}
-    decided_again = (STEP_CYCLE, STEP_DISK, STEP_MAPPED, STEP_NOT_LOCKED, STEP_DOES_NOT_FIT)
+    decided_again = (STEP_CYCLE, STEP_DISK, STEP_LIMITED, STEP_MAPPED, STEP_NOT_LOCKED, STEP_DOES_NOT_FIT)
     steps = [step for step in plan.steps if step.name not in decided_again]
     # What was mapped for want of memory is tried again; what was wished to be mapped stays so.
-    residency = "repacked" if any(step.name == STEP_MAPPED for step in plan.steps) else plan.residency
+    resident = again_undecided(plan)
+    residency = "repacked" if any(step.name == STEP_MAPPED for step in plan.steps) and not resident else plan.residency
     gpu = plan.gpu
     if lane != CPU_LANE:
         on_gpu |= dict.fromkeys(layers, lane)
@@ -102,9 +93,8 @@ def with_lanes(plan: Plan, facts: ModelFacts, machine: Machine, layers: Iterable
                     reason=f"Experts on {lane} need that GPU, so attention, KV cache and output are there too.",
                 )
             )
-    moved = placed(
-        msgspec.structs.replace(plan, gpu=gpu, residency=residency, steps=tuple(steps)), facts, machine, on_gpu
-    )
+    undecided = msgspec.structs.replace(plan, gpu=gpu, residency=residency, resident_bytes=resident, steps=tuple(steps))
+    moved = placed(undecided, facts, machine, on_gpu)
     same = msgspec.structs.replace(moved, steps=plan.steps) == plan
     return moved if same else msgspec.structs.replace(moved, speed=None, tuned="")
 

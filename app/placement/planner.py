@@ -13,10 +13,11 @@ from app.placement.active_experts import facts_with
 from app.placement.candidates import Candidate, candidates
 from app.placement.concessions import STEP_CPU_ONLY, Decision, bare_plan, decide, rounding_steps
 from app.placement.locking import NO_GAINS, Gains, with_locked
-from app.placement.memory import fits
+from app.placement.memory import copies_weights, fits
 from app.placement.placing import STEP_DOES_NOT_FIT, STEP_MAPPED, placed, with_lanes
-from app.placement.plan import DISK_LANE, CachePolicy, Plan, Step
+from app.placement.plan import CPU_LANE, DISK_LANE, CachePolicy, Plan, Step
 from app.placement.pool import STEP_POOL, wished_pool
+from app.placement.resident import refuse_too_much
 from app.placement.speed.types import SpeedPrediction
 from app.placement.wishes import (
     AUTO_GPU,
@@ -25,11 +26,16 @@ from app.placement.wishes import (
     check_wishes,
     wished_budget,
     wished_gpus,
+    wished_residency,
     wished_threads,
 )
 from app.units import format_bytes
 
 __all__ = ["AUTO_GPU", "NO_WISHES", "STEP_DOES_NOT_FIT", "STEP_MAPPED", "SpeedOf", "Wishes", "make_plan", "with_lanes"]
+
+
+# Names of the steps a plan may tell of.
+STEP_AS_IN_FILE = "experts as in the file"
 
 
 class _Made(NamedTuple):
@@ -50,6 +56,8 @@ _GOLDEN = (math.sqrt(5) - 1) / 2
 _SEARCH_STEPS = 16
 _QUESTION_TOKENS, _ANSWER_TOKENS = 512, 256
 """A question with some text, and its answer."""
+_CLEARLY_SOONER = 0.95
+"""Of the time of an answer: what gains less is in doubt, and no reason to leave the layout that decodes faster."""
 
 
 def make_plan(
@@ -58,6 +66,8 @@ def make_plan(
     wishes: Wishes = NO_WISHES,
     speed_of: SpeedOf | None = None,
     gains: Gains = NO_GAINS,
+    *,
+    layouts: bool = False,
 ) -> Plan:
     """The plan that is predicted to fit and, of those that do, to decode fastest.
 
@@ -65,7 +75,8 @@ def make_plan(
     plan concedes context, cache type and GPU, in the order that `concessions.decide` names. Then the places
     that `candidates` names for the experts are compared, and the best of them with the processor alone; at
     equal speed the simplest is taken, and none that reads experts from disk unless it answers sooner, prompt
-    included. If nothing fits, the plan that lacks least says so in its last step.
+    included. Where both layouts of the processor's experts were measured, they stay as they lie in the file if
+    that answers sooner. If nothing fits, the plan that lacks least says so in its last step.
 
     Args:
         facts: The model.
@@ -73,9 +84,12 @@ def make_plan(
         wishes: What the user asks; kept as long as anything else can be conceded.
         speed_of: Predicts a plan's speed; without it the simplest plan is made, which has no pool but a wished one.
         gains: What page-locking was measured to gain; without, none is locked that was not wished.
+        layouts: Whether the processor was measured with this model's type of weights both in its faster layout and as
+            they lie in the file.
 
     Raises:
-        AppError: device_missing, the wished GPU is not there; bad_usage, a wish that no plan can meet.
+        AppError: device_missing, the wished GPU is not there; bad_usage, a wish that no plan can meet;
+            out_of_memory, more main memory was wished for experts than there is.
     """
     check_wishes(facts, wishes)
     if wishes.experts_used == facts.experts_used:
@@ -84,15 +98,35 @@ def make_plan(
     budget, room_steps = wished_budget(machine, wishes)
     gpus = wished_gpus(budget, wishes.gpu)
     decision = decide(facts, budget, gpus[0].device if gpus else None, wishes)
+    made = _plans(facts, budget, decision, gpus, wishes, room_steps, gains)
+    best = next(made).plan if speed_of is None else _fastest(made, speed_of)
+    refuse_too_much(best, facts, budget)
     if speed_of is None:
-        return next(_plans(facts, budget, decision, gpus, wishes, room_steps, gains)).plan
-    best = _fastest(_plans(facts, budget, decision, gpus, wishes, room_steps, gains), speed_of)
+        return best
+    best = _with_or_without_gpu(best, facts, budget, gpus, wishes, room_steps, gains, speed_of)
+    may_stay = layouts and wishes.goal == "speed" and wishes.residency is None and not copies_weights(machine)
+    return _in_faster_layout(best, speed_of) if may_stay else best
+
+
+def _with_or_without_gpu(
+    best: Plan,
+    facts: ModelFacts,
+    budget: Machine,
+    gpus: tuple[Gpu, ...],
+    wishes: Wishes,
+    room_steps: tuple[Step, ...],
+    gains: Gains,
+    speed_of: SpeedOf,
+) -> Plan:
+    """`best`, or the plan for the processor alone where that is better and nobody wished a GPU."""
     if best.gpu is None or wishes.gpu != AUTO_GPU or wishes.pool_bytes or wishes.whole_layers:
         return best
     alone = decide(facts, budget, None, wishes)
     if alone.chosen in alone.rejected or alone.chosen.n_ctx < best.n_ctx:
         return best
     without_gpu = _fastest(_plans(facts, budget, alone, (), wishes, room_steps, gains), speed_of)
+    if fits(without_gpu, budget):
+        return best
     return _left_out(without_gpu, best) if _is_better_alone(without_gpu, best, gpus[0]) else best
 
 
@@ -115,7 +149,8 @@ def _plans(
         bare_plan(facts, decision.chosen),
         threads=threads,
         threads_batch=threads,
-        residency=wishes.residency or "repacked",
+        residency=wished_residency(wishes),
+        resident_bytes=wishes.resident_bytes,
         policy=policy,
         experts_used=wishes.experts_used,
         goal=wishes.goal,
@@ -228,6 +263,27 @@ def _is_better_alone(without_gpu: Plan, best: Plan, gpu: Gpu) -> bool:
     if _decode(without_gpu) <= _decode(best) * _SAME_SPEED:
         return False
     return gpu.kind is not GpuKind.INTEGRATED or _exchange(without_gpu) < _exchange(best)
+
+
+def _in_faster_layout(plan: Plan, speed_of: SpeedOf) -> Plan:
+    """`plan`, or the same with the processor's experts as they lie in the file, where that answers sooner.
+
+    For some types of weights prompts are computed faster so, and tokens decoded slower.
+    """
+    if plan.residency != "repacked" or CPU_LANE not in plan.expert_lanes.values():
+        return plan
+    mapped = msgspec.structs.replace(plan, residency="mapped")
+    mapped = msgspec.structs.replace(mapped, speed=speed_of(mapped))
+    if plan.speed is None or mapped.speed is None or _exchange(mapped) > _exchange(plan) * _CLEARLY_SOONER:
+        return plan
+    before, after = plan.speed, mapped.speed
+    reason = (
+        "As they lie in the file, experts are predicted to compute prompts with "
+        f"{after.prompt.likely:,.0f} tokens/s instead of {before.prompt.likely:,.0f} and to decode "
+        f"{after.decode.likely:.1f} instead of {before.decode.likely:.1f}: a question of {_QUESTION_TOKENS} tokens and "
+        f"its answer of {_ANSWER_TOKENS} take {_exchange(mapped):.1f} s instead of {_exchange(plan):.1f}."
+    )
+    return msgspec.structs.replace(mapped, steps=(*mapped.steps, Step(name=STEP_AS_IN_FILE, reason=reason)))
 
 
 def _exchange(plan: Plan) -> float:

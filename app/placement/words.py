@@ -4,10 +4,13 @@ from collections.abc import Iterable
 
 from app.model.facts import ModelFacts
 from app.placement.active_experts import active_words
-from app.placement.memory import expert_bytes, predicted_use
+from app.placement.memory import bytes_off_gpus, expert_bytes, keeps_budget, predicted_use
 from app.placement.placing import STEP_DOES_NOT_FIT
 from app.placement.plan import CPU_LANE, DISK_LANE, Plan
 from app.units import format_bytes
+
+_FEW = 0.1
+"""Experts a token: of fewer than one in ten tokens no number is told."""
 
 _BASIS = {
     "measured": "predicted from this model's measured answers",
@@ -45,14 +48,40 @@ def describe_plan(plan: Plan, facts: ModelFacts) -> str:
 
 
 def describe_gain(plan: Plan, facts: ModelFacts) -> str:
-    """What share of the experts is on GPUs, and the speed to expect; empty where there is neither to tell.
+    """What share of the experts is on GPUs and stays in main memory, and the speed to expect; empty for none of them.
 
-    Example: "3 of 10 experts are on the GPU; expect 18–22 tokens/s (predicted from typical rates of such
-    hardware)."
+    Example: "3 of 10 experts are on the GPU; 18.0 of 24.0 GiB of experts stay in memory, and about 1.2 others a token
+    are read from the disk (predicted); expect 18–22 tokens/s (predicted from typical rates of such hardware)."
     """
-    said = [words for words in (_share_on_gpus(plan, facts), _expected_speed(plan)) if words]
+    told = (_share_on_gpus(plan, facts), memory_words(plan, facts), _expected_speed(plan))
+    said = [words for words in told if words]
     text = "; ".join(said)
     return f"{text[:1].upper()}{text[1:]}." if text else ""
+
+
+def memory_words(plan: Plan, facts: ModelFacts) -> str:
+    """How much of the experts off the GPUs the plan keeps in main memory; empty where that is all of them.
+
+    Example: "18.0 of 24.0 GiB of experts stay in memory, and about 1.2 others a token are read from the disk
+    (predicted)".
+    """
+    everything = bytes_off_gpus(facts, plan)
+    if not keeps_budget(plan) or (plan.resident_bytes or 0) >= everything:
+        return ""
+    which = " off the GPUs" if any(lane not in (CPU_LANE, DISK_LANE) for lane in plan.expert_lanes.values()) else ""
+    text = f"{_part_of(plan.resident_bytes or 0, everything)} of experts{which} stay in memory"
+    if plan.speed is None:
+        return f"{text}, and the others are read from the disk"
+    if plan.speed.cold_experts < _FEW:
+        return f"{text}, and hardly any others are read from the disk (predicted)"
+    return f"{text}, and about {_rate(plan.speed.cold_experts)} others a token are read from the disk (predicted)"
+
+
+def _part_of(part: int, whole: int) -> str:
+    """Two sizes, the unit once where it is the same: "18.0 of 24.0 GiB"."""
+    less, unit = format_bytes(part).split()
+    more = format_bytes(whole)
+    return f"{less} of {more}" if more.endswith(f" {unit}") else f"{less} {unit} of {more}"
 
 
 def experts_on_gpus(plan: Plan, facts: ModelFacts) -> float:
@@ -68,13 +97,16 @@ def experts_on_gpus(plan: Plan, facts: ModelFacts) -> float:
 def describe_lanes(plan: Plan, facts: ModelFacts) -> tuple[str, ...]:
     """One line for each lane that holds experts, GPUs first, one for the pool, one for page-locked memory.
 
-    Example: "CUDA0: experts of 18 layers (0–17), 6.4 GiB", "CUDA0: pool for single experts, 2.0 GiB".
+    Example: "CUDA0: experts of 18 layers (0–17), 6.4 GiB", "CUDA0: pool for single experts, 2.0 GiB". Main memory and
+    disk share the layers of a plan that keeps the experts which were used last there, whatever their layer.
     """
     lines = []
     for lane in (*plan.gpus, CPU_LANE, DISK_LANE):
         layers = _layers_in(plan, lane)
         if layers:
             size = format_bytes(expert_bytes(facts, layers))
+            if lane == CPU_LANE and _shares_layers(plan):
+                size += f", of which {format_bytes(plan.resident_bytes or 0)} stay in memory"
             lines.append(f"{lane}: experts of {_count(len(layers))} ({layer_runs(layers)}), {size}")
     if plan.pool_on and plan.pool_bytes:
         lines.append(f"{plan.pool_on}: pool for single experts, {format_bytes(plan.pool_bytes)}")
@@ -169,4 +201,12 @@ def _memory(plan: Plan) -> str:
 
 
 def _layers_in(plan: Plan, lane: str) -> list[int]:
-    return [layer for layer, its in plan.expert_lanes.items() if its == lane]
+    """The layers of a lane; all off the GPUs are the CPU's where it shares them with the disk, expert by expert."""
+    lanes = plan.expert_lanes
+    if lane in (CPU_LANE, DISK_LANE) and _shares_layers(plan):
+        return [layer for layer, its in lanes.items() if its in (CPU_LANE, DISK_LANE)] if lane == CPU_LANE else []
+    return [layer for layer, its in lanes.items() if its == lane]
+
+
+def _shares_layers(plan: Plan) -> bool:
+    return keeps_budget(plan) and DISK_LANE in plan.expert_lanes.values()

@@ -15,7 +15,7 @@ from app.placement.plan import CachePolicy
 
 KEYS = {
     "trace", "policy", "tokens", "routings", "cycle_slots", "cycle_bytes", "curve", "byte_curves", "pools",
-    "replayed", "seconds",
+    "replayed", "seconds", "memory",
 }  # fmt: skip
 PART_KEYS = {
     "hit_rate", "byte_hit_rate", "hits", "misses", "inserts", "evictions", "copied_bytes_per_token"

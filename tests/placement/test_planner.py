@@ -325,7 +325,10 @@ def test_predictions_of_the_plan_are_those_of_its_own_lanes():
     machine = make_machine(make_gpu(9 * GIB), ram=5 * GIB)
     plan = make_plan(facts, machine)
     experts = {part.device: part.bytes for part in plan.memory if part.part == "experts"}
-    assert experts == {lane: expert_bytes(facts, layers_in(plan, lane)) for lane in ("CUDA0", CPU_LANE)}
+    assert experts == {"CUDA0": expert_bytes(facts, layers_in(plan, "CUDA0")), CPU_LANE: plan.resident_bytes}
+    # Main memory has no room for one more layer, and keeps single experts of those there is no room for.
+    less, more = (expert_bytes(facts, layers_in(plan, CPU_LANE)[:end]) for end in (None, 1))
+    assert less <= plan.resident_bytes < less + more
 
 
 def test_without_the_expert_device_llama_cpps_own_copies_take_the_staging_areas_place():

@@ -16,7 +16,7 @@ from factories import (
 )
 from plain_speed import GB, plain_speed
 
-from app.hardware.facts import GpuKind
+from app.hardware.facts import Disk, GpuKind
 from app.placement import evidence
 from app.placement.lanes import gpu_lanes
 from app.placement.memory import expert_bytes, fits, spare_bytes
@@ -150,12 +150,13 @@ def test_a_plan_tells_its_speed_and_without_a_law_of_speed_none():
 
 
 def test_experts_are_not_read_from_disk_to_decode_hardly_faster_while_prompts_wait():
-    """With a larger pool and three layers on disk, by the law of speed: 3 % faster, prompts 1.7 times as slow."""
+    """With a larger pool and two layers on a hard disk, by the law of speed: 2 % faster, prompts 5 times as slow."""
     facts = gpt_oss_20b(quantization="MXFP4")
-    machine = make_machine(make_gpu(8 * GIB), ram=11 * GIB)
+    slow = Disk(path="/m", total_bytes=None, free_bytes=None, rotational=True)
+    machine = make_machine(make_gpu(8 * GIB), ram=int(11.5 * GIB), disk=slow)
     plan = decided(facts, machine)
     assert DISK_LANE not in plan.expert_lanes.values()
-    assert (len(gpu_lanes(plan)), plan.residency) == (3, "repacked")
+    assert (len(gpu_lanes(plan)), plan.residency) == (2, "repacked")
     assert plan.pool_bytes > facts.token_cycle_bytes
     on_disk = decided(facts, machine, Wishes(whole_layers=0))
     assert DISK_LANE in on_disk.expert_lanes.values()

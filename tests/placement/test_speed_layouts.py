@@ -68,3 +68,24 @@ def test_a_type_without_a_faster_layout_is_not_taken_for_one_that_has_it():
     }
     assert measured["Q4_0", "repacked"] == FASTER
     assert {rate for key, rate in measured.items() if key != ("Q4_0", "repacked")} == {PLAIN}
+
+
+def test_each_layout_has_its_own_rate_of_prompts_though_it_was_measured_with_another_batch():
+    """The faster one leaves time for larger batches; the other's rate is not to be taken for it."""
+    batches = (("plain", 256, 240e9), ("repacked", 512, 150e9))
+    compute = tuple(
+        ComputeRate(
+            device="CPU",
+            type="q4_K",
+            layout=layout,
+            threads=2,
+            tokens=tokens,
+            bytes_per_second=1e9,
+            flops_per_second=rate,
+        )
+        for layout, tokens, rate in batches
+    )
+    known = msgspec.structs.replace(LAYOUTS, compute=LAYOUTS.compute + compute)
+    for layout, residency in (("plain", "mapped"), ("repacked", "repacked")):
+        measured = next(rate for its, _tokens, rate in batches if its == layout)
+        assert experts_cpu("Q4_K", residency, what="flops CPU", calibration=known) == measured

@@ -119,6 +119,26 @@ def test_one_whose_pool_just_does_not_fit_any_more_gets_a_hardly_smaller_one():
     assert (plan.steps[-1].name, "fit now (predicted)" in plan.steps[-1].reason) == ("smaller pool", True)
 
 
+def test_one_that_kept_more_experts_in_memory_than_fit_now_keeps_hardly_fewer():
+    short, shorter, shortest = (make_machine(ram=int(size * GIB)) for size in (10, 9.7, 8))
+    kept = record(short)
+    plan = plan_of(kept, shorter)
+    assert plan.tuned
+    assert kept.plan.resident_bytes * 0.9 <= plan.resident_bytes < kept.plan.resident_bytes
+    assert not fits(plan, shorter)
+    step = plan.steps[-1]
+    assert (step.name, step.reason.endswith(" of experts stay there.")) == ("experts on disk", True)
+    assert "it does not fit now" in refusal(plan_of(kept, shortest))
+
+
+def test_another_budget_of_memory_for_experts_leads_to_the_planner():
+    short = make_machine(ram=10 * GIB)
+    assert "main memory of experts" in refusal(plan_of(record(short), short, resident_bytes=2 * GIB))
+    wished = Wishes(resident_bytes=2 * GIB)
+    assert plan_of(record(short, wished), short, resident_bytes=2 * GIB).tuned
+    assert "main memory of experts" in refusal(plan_of(record(short, wished), short))
+
+
 def test_a_device_that_is_gone_or_the_missing_expert_device_leads_to_the_planner():
     stock = make_machine(make_gpu(7 * GIB), engine=msgspec.structs.replace(ENGINE, expert_device=False))
     assert "the expert device is missing" in refusal(plan_of(record(), stock))

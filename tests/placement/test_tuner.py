@@ -263,6 +263,17 @@ def test_what_was_wished_is_not_changed():
     assert words_of(candidates(threads=3, residency="mapped").single_changes()) == set()
 
 
+def test_a_goal_is_kept_while_tuning():
+    quiet = candidates(make_machine(cores=8, performance=8, gpus=(make_gpu(8 * GIB),)), qwen3_30b(), goal="quiet")
+    assert quiet.first.plan.threads == 4
+    changes = quiet.single_changes()
+    assert changes
+    assert all(its.plan.threads <= 4 and not its.choice.lock_bytes for its in changes)
+    long = candidates(make_machine(gpus=(make_gpu(8 * GIB),)), qwen3_30b(), goal="context")
+    assert long.single_changes()
+    assert all(its.plan.n_ctx == long.first.plan.n_ctx for its in long.single_changes())
+
+
 def test_performance_cores_are_tried_only_where_cores_differ_and_are_known():
     machine = make_machine(cores=8, performance=4)
     cpu = msgspec.structs.replace(machine.cpu, performance_cpus=(0, 1, 2, 3))

@@ -9,6 +9,7 @@ from app.placement.lanes import gpu_lanes, with_gpu_lanes
 from app.placement.memory import Shortfall, expert_bytes, fits, predicted_use
 from app.placement.plan import DISK_LANE, CachePolicy, Plan, Step
 from app.placement.pool import STEP_NO_POOL, STEP_POOL, least_staging
+from app.placement.resident import again_undecided, with_memory_again
 from app.placement.scenarios.schedule import Case
 from app.units import format_bytes
 
@@ -28,7 +29,7 @@ def stock_plan(plan: Plan, facts: ModelFacts, machine: Machine) -> Plan:
     """
     machine = stock_machine(machine)
     bare = msgspec.structs.replace(
-        plan, pool_bytes=0, staging_bytes=0, pool_device=None, pins=(), policy=CachePolicy(), steps=()
+        plan, pool_bytes=0, staging_bytes=0, pool_device=None, resident_bytes=0, pins=(), policy=CachePolicy(), steps=()
     )
     on_gpu = gpu_lanes(plan)
     best = with_gpu_lanes(bare, facts, machine, on_gpu)
@@ -72,6 +73,7 @@ def case_plan(
     )
     if changed == plan:
         return plan, ()
+    changed = msgspec.structs.replace(changed, resident_bytes=again_undecided(plan))
     already = {shortfall.device for shortfall in fits(plan, machine)}
     on_gpu = gpu_lanes(plan)
     while True:
@@ -91,7 +93,7 @@ def case_plan(
         elif pool_short:
             changed = _with_less(changed, facts, pool_short)
         else:
-            return _told(placed, plan), lacking
+            return _told(with_memory_again(placed, facts, machine), plan), lacking
 
 
 def _with_less(plan: Plan, facts: ModelFacts, lacking: int) -> Plan:

@@ -54,6 +54,14 @@ _MAIN_MEMORY_COPY_BYTES = 8e9
 _SOLID_STATE_BYTES = 1.5e9
 _HARD_DISK_BYTES = 80e6
 
+# What page faults, one after the other, reach of a disk that is asked for whole slices at once. Measured with a file
+# that main memory held 60 % of (tests/bench/RESULTS.md and before): 0.26 with the usual read-ahead of 128 KB on a quiet
+# machine, 0.006 with 8 MB of it, where each fault drags in what nobody needs.
+_FAULTS = (0.006, 0.26, 0.6)
+# Pages that one core brings into memory, maps and gives up again: what decoding took there beyond reading and
+# computing, of a processor all of whose cores compute.
+_BRINGING_BYTES = 2e9
+
 # Seconds a layer takes beside reading weights: some thirty small operations, each of which ends with a wait. The
 # demo model's 30 layers take 3.1 ms a token beside reading, with one thread of a server's core; GPUs: general
 # knowledge of what launches take.
@@ -121,6 +129,16 @@ def copy_bytes(gpu: Gpu | None, *, pinned: bool) -> float:
 def disk_bytes(disk: Disk) -> float:
     """Bytes a second of random reads of whole slices."""
     return _HARD_DISK_BYTES if disk.rotational else _SOLID_STATE_BYTES
+
+
+def fault_shares() -> tuple[float, float, float]:
+    """Least, likely and most of a disk's rate that reading page by page reaches."""
+    return _FAULTS
+
+
+def bringing_bytes() -> float:
+    """Bytes a second that the processor brings into memory and gives up again, reading apart."""
+    return _BRINGING_BYTES
 
 
 def layer_seconds(gpu: Gpu | None, *, on_cpu: bool) -> float:

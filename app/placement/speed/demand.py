@@ -1,12 +1,21 @@
 """What a plan asks of each device for one token: bytes to read, experts to find, layers to hand over. No times."""
 
+import math
+
 import msgspec
 
 from app.hardware.facts import Machine
 from app.model.facts import ModelFacts
 from app.placement.active_experts import facts_with
 from app.placement.cache.hit_rates import HitCurve, assumed
-from app.placement.memory import copies_weights, expert_bytes, spare_bytes
+from app.placement.memory import (
+    asks_for_experts,
+    bytes_off_gpus,
+    copies_weights,
+    expert_bytes,
+    keeps_budget,
+    spare_bytes,
+)
 from app.placement.plan import CPU_LANE, DISK_LANE, ExpertPin, Plan
 from app.placement.speed.rates import weight_bytes
 
@@ -15,6 +24,10 @@ LEAST_OFFLOADED_TOKENS = 32
 
 _CELL_BYTES = {"f16": 2.0, "q8_0": 34 / 32, "q4_0": 18 / 32}
 _BOUNDS = ("low", "likely", "high")
+# Pool and main memory hold together what one cache of (pool^n + memory^n)^(1/n) would: 1 were it both, without end the
+# larger alone. Run step by step on made routing like that of Qwen3-30B (pools of 9 to 50 % of the experts, memory of 15
+# to 85 %; `tests/placement/two_tiers.py`) what neither held was within 0.025 of that with 3.
+_TOGETHER = {"low": math.inf, "likely": 3.0, "high": 2.0}
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,8 +58,11 @@ class Demand(msgspec.Struct, frozen=True, kw_only=True):
         weight_bytes: Bytes one weight takes, of the commonest type.
         whole: Layers whose experts are whole on a GPU, by GPU.
         off: The other layers, which the processor and the pool share.
-        warm_share: Share of the experts of `off` that main memory has room for: 1, or all of them are read through
-            the file mapping, of which the system keeps what it can.
+        warm_share: Share of the experts of `off` that main memory keeps: 1, or all of them are read through the file
+            mapping, and those that were used last stay.
+        asks: What is missing there is asked for by the expert device, all at once and as soon as a layer's routing is
+            known; else pages are read one by one as they are touched, and the system decides what stays.
+        readers_wait: Every core computes, so that what brings missing experts in takes time from the computing.
         touched_tokens: (experts, top-k), which tells how many experts a batch touches.
         pool: The device of pool and staging area; None without.
         pool_share: Share of `off`'s experts that the pool has room for.
@@ -65,6 +81,8 @@ class Demand(msgspec.Struct, frozen=True, kw_only=True):
     whole: tuple[Group, ...]
     off: Group
     warm_share: float
+    asks: bool
+    readers_wait: bool
     touched_tokens: tuple[int, int]
     pool: str | None
     pool_share: float
@@ -95,8 +113,6 @@ def demand_of(
         _group(facts, gpu, [layer for layer, lane in plan.expert_lanes.items() if lane == gpu]) for gpu in plan.gpus
     )
     off = [layer for layer, lane in plan.expert_lanes.items() if lane in (CPU_LANE, DISK_LANE)]
-    on_cpu = _group(facts, CPU_LANE, [layer for layer in off if plan.expert_lanes[layer] == CPU_LANE])
-    spare = spare_bytes(plan, machine, CPU_LANE) if spare_ram is None else spare_ram
     off_group = _group(facts, CPU_LANE, off)
     pool = None if stock or plan.pool_on == CPU_LANE else plan.pool_on
     staged = "off" if pool is None or not plan.staging_bytes else plan.policy.stream
@@ -114,7 +130,9 @@ def demand_of(
         weight_bytes=weight_bytes(facts.quantization),
         whole=tuple(group for group in whole if group.layers),
         off=off_group,
-        warm_share=_warm_share(off_group.all_bytes, on_cpu.all_bytes, spare),
+        warm_share=kept_bytes(facts, machine, plan, spare_ram) / off_group.all_bytes if off_group.all_bytes else 1.0,
+        asks=asks_for_experts(plan, machine),
+        readers_wait=plan.threads >= machine.cpu.physical_cores,
         touched_tokens=(facts.expert_count, facts.experts_used),
         pool=pool,
         pool_share=min(plan.pool_bytes / off_group.all_bytes, 1.0) if pool and off_group.all_bytes else 0.0,
@@ -135,23 +153,38 @@ def hits_of(demand: Demand, plan: Plan, facts: ModelFacts, curve: HitCurve, meas
         demand: The plan's work.
         plan: The plan, for the pool and its policy.
         facts: The model.
-        curve: Hit rate by pool bytes, of the layers off the GPUs. Main memory as a cache of the disk is taken to
-            follow the assumed one, for it is the system's to say what stays there.
+        curve: Hit rate by pool bytes, of the layers off the GPUs. Main memory follows it too: the expert device, and
+            about so the system, keeps there what was used last.
         measured: The pool's hit rate where it was measured; it then is all three.
     """
     pool = _pool_hits(demand, plan, facts, curve) if measured is None else dict.fromkeys(_BOUNDS, measured)
-    if demand.warm_share >= 1:
-        cold = dict.fromkeys(_BOUNDS, 0.0)
-    else:
-        # What is in the pool is not read through main memory, which so keeps what comes next.
-        kept = min(demand.pool_share + demand.warm_share, 1.0)
-        disk = curve if curve.basis == "assumed" else curve_for(facts, plan)
-        found = disk.range_at(int(kept * disk.points[-1].pool_bytes))
-        cold = {bound: 1 - getattr(found, bound) for bound in _BOUNDS}
+    cold = dict.fromkeys(_BOUNDS, 0.0) if demand.warm_share >= 1 else _cold(demand, curve)
     return {
         bound: Hits(pool=min(max(pool[bound], 0.0), 1.0), cold=min(cold[bound], 1 - min(pool[bound], 1.0)))
         for bound in _BOUNDS
     }
+
+
+def _cold(demand: Demand, curve: HitCurve) -> dict[str, float]:
+    """Share of the routed bytes that neither pool nor main memory holds.
+
+    What the pool computes is not used in main memory, which so keeps what the pool lacks; but it keeps what went into
+    the pool of late, too, and what leaves the pool has left it before.
+    """
+    everything = curve.points[-1].pool_bytes
+    cold = {}
+    for bound, power in _TOGETHER.items():
+        share = _together(demand.pool_share, demand.warm_share, power)
+        cold[bound] = 1 - getattr(curve.range_at(int(share * everything)), bound)
+    return cold
+
+
+def _together(pool: float, memory: float, power: float) -> float:
+    """The share of the experts that one cache would have to hold for both."""
+    most, least = max(pool, memory), min(pool, memory)
+    if not least or math.isinf(power):
+        return most
+    return min(most * math.pow(1 + math.pow(least / most, power), 1 / power), 1.0)
 
 
 def _pool_hits(demand: Demand, plan: Plan, facts: ModelFacts, curve: HitCurve) -> dict[str, float]:
@@ -179,15 +212,28 @@ def _group(facts: ModelFacts, device: str, layers: list[int]) -> Group:
     )
 
 
-def _warm_share(all_bytes: int, on_cpu_bytes: int, spare: int) -> float:
-    """Share of the experts off the GPUs that main memory holds.
+def kept_bytes(facts: ModelFacts, machine: Machine, plan: Plan, spare_ram: int | None = None) -> int:
+    """Bytes of the experts off the GPUs that main memory holds: the plan's budget, or what there is room for.
 
-    One layer in the disk lane, or a plan that lacks memory, leaves all of them in the file mapping. What the system
-    then keeps of it is what was used last, of whatever layer: room for some layers is room for all of them.
+    One layer in the disk lane, or a plan that lacks memory, leaves all of them in the file mapping. What then stays of
+    it is what was used last, of whatever layer: room for some layers is room for all of them.
+
+    Args:
+        facts: The model.
+        machine: Where it runs.
+        plan: The plan, with its predicted memory.
+        spare_ram: As for `demand_of`.
     """
-    if on_cpu_bytes == all_bytes and spare >= 0:
-        return 1.0
-    return min(max((on_cpu_bytes + spare) / all_bytes, 0.0), 1.0) if all_bytes else 1.0
+    spare = spare_bytes(plan, machine, CPU_LANE) if spare_ram is None else spare_ram
+    everything = bytes_off_gpus(facts, plan)
+    if keeps_budget(plan):
+        held = min(plan.resident_bytes or 0, everything) + min(spare, 0)
+    else:
+        on_cpu = (layer for layer, lane in plan.expert_lanes.items() if lane == CPU_LANE)
+        held = expert_bytes(facts, (layer for layer in on_cpu if layer in facts.expert_bytes))
+        if held < everything or spare < 0:
+            held += spare
+    return min(max(held, 0), everything)
 
 
 def _kv_read(facts: ModelFacts, kv_type: str, context_tokens: int) -> float:

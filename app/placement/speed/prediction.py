@@ -92,6 +92,7 @@ def predict_speed(
         prompt_parts=_time_parts(computing.shares),
         hit_rate=_gpu_share(demand, hits["likely"]),
         basis=basis,
+        cold_experts=hits["likely"].cold * demand.touched_tokens[1] * demand.off.layers,
         sentence=sentence(decode_bound, largest, demand.layers, prompt_bound, rests_on),
     )
 
@@ -214,8 +215,9 @@ def _basis_words(basis: str, correction: Correction) -> str:
 
 
 def _hit_words(demand: Demand, plan: Plan, curve: HitCurve) -> str:
-    """Where the pool's hit rate is from, where it is from a recording; a pool of pinned experts has none."""
-    if not demand.pool_share or plan.policy.kind == "manual" or not curve.tokens:
+    """Where the hit rate of pool or memory is from, if it is from a recording; a pool of pinned experts has none."""
+    by_pool = bool(demand.pool_share) and plan.policy.kind != "manual"
+    if not curve.tokens or not (by_pool or demand.warm_share < 1):
         return ""
     return f", hit rate from {curve.tokens:,} recorded tokens"
 

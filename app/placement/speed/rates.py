@@ -10,7 +10,7 @@ from app.hardware.facts import Gpu, Machine
 from app.model.facts import ModelFacts
 from app.model.tensor_types import TENSOR_TYPES
 from app.placement.locking import locked_share
-from app.placement.memory import copies_weights
+from app.placement.memory import asks_for_experts, copies_weights
 from app.placement.plan import CPU_LANE, Plan
 from app.placement.speed import assumed
 from app.placement.speed.calibration import TO_DEVICE, Calibration, ComputeRate, Overlap
@@ -50,7 +50,8 @@ class Rates(msgspec.Struct, frozen=True, kw_only=True):
         values: By name: "experts CPU" and "dense CPU" and "experts CUDA0" are bytes a second of one token's
             weights, "flops CUDA0" operations a second of large batches, "copy CUDA0" bytes a second of experts that
             the expert device copies there, "pageable copy CUDA0" of those that llama.cpp copies, "disk" bytes a
-            second; "layer CUDA0", "sync CUDA0" and "token" are seconds.
+            second of missing experts, "bringing" those that the processor maps and gives up meanwhile; "layer
+            CUDA0", "sync CUDA0" and "token" are seconds.
         overlap: What is left of rates while the pool's device and the processor work at once; None
             without such a device.
         cpu_waits_for_memory: Whether the processor's decoding rate is main memory's, not its arithmetic's.
@@ -75,6 +76,7 @@ def rates_for(facts: ModelFacts, machine: Machine, plan: Plan, calibration: Cali
     rates = calibration.compute if calibration else ()
     cpu = [rate for rate in rates if rate.device == CPU_LANE]
     kind, residency = facts.quantization, _residency(plan, machine)
+    disk = _disk(calibration, machine, facts)
     values = {
         "experts CPU": _cpu_bytes(cpu, kind, residency, plan.threads),
         # What is no expert is always in the processor's faster layout, where its type has one.
@@ -83,7 +85,8 @@ def rates_for(facts: ModelFacts, machine: Machine, plan: Plan, calibration: Cali
         "layer CPU": _assumed(assumed.layer_seconds(None, on_cpu=True)),
         "sync CPU": _sync(calibration, CPU_LANE, None),
         "token": _assumed(assumed.token_seconds(facts.vocab_size)),
-        "disk": _disk(calibration, machine, facts),
+        "disk": disk if asks_for_experts(plan, machine) else _by_faults(disk),
+        "bringing": _assumed(assumed.bringing_bytes()),
     }
     gpus = {gpu.device: gpu for gpu in machine.gpus}
     locked = locked_share(plan, facts, machine)
@@ -101,6 +104,16 @@ def rates_for(facts: ModelFacts, machine: Machine, plan: Plan, calibration: Cali
                 values[f"copy {device}"] = _mixed(_copy(calibration, device, gpu, pinned=True), ordinary, locked)
     overlap = _overlap(calibration, plan.pool_on, gpus.get(plan.pool_on)) if plan.pool_on else None
     return Rates(values=values, overlap=overlap, cpu_waits_for_memory=_waits_for_memory(cpu, values["experts CPU"]))
+
+
+def both_layouts_measured(calibration: Calibration | None, type_name: str) -> bool:
+    """Whether decoding and prompts with weights of this type were measured both in the faster layout and without it."""
+    kind = type_name.casefold()
+    if calibration is None or kind not in _FASTER_LAYOUTS:
+        return False
+    of_type = [rate for rate in calibration.compute if rate.device == CPU_LANE and rate.type.casefold() == kind]
+    found = {(rate.layout, rate.tokens > 1) for rate in of_type}
+    return found >= {(layout, many) for layout in ("plain", "repacked") for many in (False, True)}
 
 
 # ---- the processor -----------------------------------------------------------------------------
@@ -131,7 +144,8 @@ def _cpu_bytes(rates: list[ComputeRate], kind: str, residency: str, threads: int
 
 def _cpu_flops(rates: list[ComputeRate], kind: str, residency: str, plan: Plan, machine: Machine) -> Rate:
     layout = _layout(kind, residency)
-    chosen, doubt = _of_type(_batches(rates, plan.n_ubatch), kind, layout)
+    chosen, doubt = _of_type([rate for rate in rates if rate.tokens > 1], kind, layout)
+    chosen = _batches(chosen, plan.n_ubatch)  # how long a batch is measured in the time there is differs by type
     if not chosen:
         return _assumed(assumed.cpu_flops(machine.cpu, plan.threads_batch, kind, mapped=layout == "plain"))
     value = _at_threads([(rate.threads, rate.flops_per_second) for rate in chosen], plan.threads_batch)
@@ -171,7 +185,8 @@ def _gpu_bytes(rates: list[ComputeRate], kind: str, gpu: Gpu | None, plan: Plan)
 
 
 def _gpu_flops(rates: list[ComputeRate], kind: str, gpu: Gpu | None, plan: Plan, machine: Machine) -> Rate:
-    chosen, doubt = _of_type(_batches(rates, plan.n_ubatch), kind, "plain")
+    chosen, doubt = _of_type([rate for rate in rates if rate.tokens > 1], kind, "plain")
+    chosen = _batches(chosen, plan.n_ubatch)
     if not chosen:
         return _assumed(assumed.gpu_flops(gpu, machine.cpu, plan.threads_batch))
     return _measured(chosen[0].flops_per_second, chosen[0].spread, doubt)
@@ -211,11 +226,19 @@ def _mixed(locked: Rate, ordinary: Rate, share: float) -> Rate:
 def _disk(calibration: Calibration | None, machine: Machine, facts: ModelFacts) -> Rate:
     """Reads of about a third of an expert (gate, up or down), as many at once as was fastest."""
     disk = calibration.disk if calibration else ()
+    if not disk and machine.disk.read_bytes_per_second:
+        return _measured(machine.disk.read_bytes_per_second, 0.0, 2 * _OTHER_TYPE_DOUBT)
     if not disk:
         return _assumed(assumed.disk_bytes(machine.disk))
     slice_bytes = max(min(facts.expert_bytes.values(), default=0) // 3, 1)
     best = min(disk, key=lambda rate: (abs(math.log(rate.slice_bytes / slice_bytes)), -rate.bytes_per_second))
     return _measured(best.bytes_per_second, best.spread, _OTHER_TYPE_DOUBT)
+
+
+def _by_faults(disk: Rate) -> Rate:
+    """The rate of experts that are read page by page, as they are touched."""
+    least, likely, most = assumed.fault_shares()
+    return Rate(value=disk.value * likely, low=disk.low * least, high=disk.high * most, basis=ASSUMED)
 
 
 def _overlap(calibration: Calibration | None, device: str, gpu: Gpu | None) -> Overlap:

@@ -1,8 +1,8 @@
 """The law of speed: from a plan's work and a machine's rates to the time of one token, part by part.
 
-Decoding: T = T_fixed + dense/BW + max(B·(1 − h)/BW_cpu, B·h/BW_gpu) + cold/BW_disk, with B bytes of routed experts
-and h the share of them in the pool. Of a prompt the experts that a micro-batch touches are read once for all its
-tokens, so that arithmetic decides, or the bus.
+Decoding: T = T_fixed + dense/BW + max(B·(1 − h)/BW_cpu, B·h/BW_gpu) + T_disk, with B bytes of routed experts and h
+the share of them in the pool. Of a prompt the experts that a micro-batch touches are read once for all its tokens, so
+that arithmetic decides, or the bus. T_disk is what reading missing experts takes beyond computing those that are there.
 """
 
 import math
@@ -16,6 +16,10 @@ from app.placement.speed.demand import LEAST_OFFLOADED_TOKENS, Demand, Group, Hi
 
 Values = Mapping[str, float]
 """A value for every name of `speed_rates.Rates`."""
+
+# Bytes of experts that the expert device waits for before it computes a prompt with them, while it reads the next ones:
+# `prompt_wave` of `app/engine/native/disk_lane.cpp`.
+_PROMPT_WAVE = 64 * 1024**2
 
 # What copying misses over costs beyond its own time; the cache wants this much gain before it does so.
 _COPY_DISTURBS = 0.9
@@ -87,8 +91,7 @@ def decode_shares(demand: Demand, values: Values, overlap: Overlap | None, hits:
         )
         shares += _divided_shares(demand, divided, off.routed_bytes * missed, off.routed_bytes * hits.pool)
     if hits.cold:
-        cold = off.routed_bytes * hits.cold
-        shares.append(_share("disk", CPU_LANE, cold / values["disk"], cold))
+        shares.append(_decode_reads(demand, values, hits, _on_processor(shares)))
     return tuple(shares)
 
 
@@ -158,10 +161,44 @@ def _batch_shares(demand: Demand, values: Values, overlap: Overlap | None, token
         if demand.stream == "auto" and cpu.seconds < divided.total:
             divided = _Divided(total=cpu.seconds, cpu=cpu.seconds, gpu=0.0, copies=0.0, streamed=0.0)
         shares += _divided_shares(demand, divided, size * missed, size * held, arithmetic=cpu.arithmetic)
-    cold = off.all_bytes * touched * (1 - demand.warm_share)
-    if cold:
-        shares.append(_share("disk", CPU_LANE, cold / values["disk"], cold))
+    if cold := size * (1 - max(demand.warm_share, demand.pool_share)):
+        shares.append(_prompt_reads(demand, values, cold, _on_processor(shares)))
     return shares
+
+
+def _on_processor(shares: list[Share]) -> float:
+    """Seconds that the processor computes experts."""
+    return sum(share.seconds for share in shares if share.name == "cpu experts")
+
+
+def _decode_reads(demand: Demand, values: Values, hits: Hits, computing: float) -> Share:
+    """The disk's part of a decoded token.
+
+    In a layer that lacks experts, those that are there are computed while the others are read. It lacks some with the
+    probability 1 − (1 − c)^k, where c is the share that is missing.
+    """
+    cold = demand.off.routed_bytes * hits.cold
+    visited = 1 - (1 - hits.cold) ** max(demand.touched_tokens[1], 1)
+    of_missed = hits.cold / (1 - hits.pool) if hits.pool < 1 else 1.0
+    return _reads(demand, values, cold, beside=(max(visited - of_missed, 0.0) * computing,))
+
+
+def _prompt_reads(demand: Demand, values: Values, cold: float, computing: float) -> Share:
+    """The disk's part of a micro-batch: experts are read in waves, each while those that came before are computed."""
+    here = computing * demand.warm_share
+    return _reads(demand, values, cold, beside=(here, computing - here), first=demand.off.layers * _PROMPT_WAVE)
+
+
+def _reads(demand: Demand, values: Values, cold: float, *, beside: tuple[float, ...], first: float = math.inf) -> Share:
+    """Reads of `cold` bytes; `first` of them beside so many seconds of computing, the rest beside the next so many."""
+    seconds = cold / values["disk"]
+    waited = seconds
+    if demand.asks:
+        parts = (min(cold, first), max(cold - first, 0.0))
+        waited = sum(max(part / values["disk"] - least, 0.0) for part, least in zip(parts, beside, strict=False))
+        if demand.readers_wait:
+            waited += cold / values["bringing"]
+    return Share(name="disk", device=CPU_LANE, seconds=max(seconds, waited), waited=waited, bytes=cold)
 
 
 def _overhead(demand: Demand, values: Values) -> float:

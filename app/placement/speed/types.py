@@ -33,6 +33,7 @@ class SpeedPrediction(msgspec.Struct, frozen=True, kw_only=True):
         decode_bound, prompt_bound: What the time depends on most, one of BOUNDS.
         decode_parts, prompt_parts: What a token's time is made of.
         hit_rate: Share of routed expert bytes that are computed on a GPU in decoding, likeliest; 0 without.
+        cold_experts: Experts a decoded token that no memory holds, likeliest: they are read from the disk.
         basis: What it rests on: "measured" (real answers of this model on this machine), "calibrated"
             (this machine's measured rates), or "assumed" (typical rates of such hardware).
         sentence: Bound and basis in words.
@@ -47,3 +48,4 @@ class SpeedPrediction(msgspec.Struct, frozen=True, kw_only=True):
     hit_rate: float
     basis: str
     sentence: str
+    cold_experts: float = 0.0

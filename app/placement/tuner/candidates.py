@@ -14,8 +14,9 @@ from app.placement.locking import may_lock
 from app.placement.memory import copies_weights, expert_bytes, fits, predict
 from app.placement.plan import CPU_LANE, DISK_LANE, STREAMS, Plan
 from app.placement.planner import make_plan
+from app.placement.resident import again_undecided
 from app.placement.tuner.types import Candidate, Choice
-from app.placement.wishes import Wishes
+from app.placement.wishes import Wishes, wished_budget
 from app.units import format_bytes
 
 _UBATCHES = (128, 256, 512, 1024, 2048)
@@ -39,13 +40,15 @@ class Candidates:
         machine: The machine.
         base: The plan that tuning starts from.
         wishes: What it was made by; a wished context, cache type, thread count, residency, pool or
-            cache policy is not changed.
+            cache policy is not changed, and a goal is kept: no more threads and memory of a quiet plan, no smaller
+            context of one that is for the longest.
     """
 
     def __init__(self, facts: ModelFacts, machine: Machine, base: Plan, wishes: Wishes) -> None:
         self._own_facts = facts
         self._facts = facts_with(facts, base.experts_used)
         self._machine = machine
+        self._budget, _ = wished_budget(machine, wishes)
         self._base = base
         self._wishes = wishes
         self._gpu = next((gpu for gpu in machine.gpus if gpu.device == base.gpu), None)
@@ -89,6 +92,8 @@ class Candidates:
             return
         cpu = self._machine.cpu
         most = cpu.allowed_threads or cpu.logical_cores
+        if self._wishes.goal == "quiet":
+            most = min(most, self._base.threads)
         counts = {
             cpu.performance_cores,
             cpu.performance_cores - 1,
@@ -103,8 +108,9 @@ class Candidates:
             yield Choice(threads=min(cpu.performance_cores, most), cpu_cores=cpu.performance_cpus)
 
     def _residency(self) -> Iterator[Choice]:
-        on_cpu = any(lane in (CPU_LANE, DISK_LANE) for lane in self._base.expert_lanes.values())
-        if on_cpu and self._wishes.residency is None:
+        lanes = set(self._base.expert_lanes.values())  # with some on disk there is no room for copies
+        wished = self._wishes.residency is not None or bool(self._wishes.resident_bytes)
+        if CPU_LANE in lanes and DISK_LANE not in lanes and not wished:
             yield Choice(residency="mapped" if self._base.residency == "repacked" else "repacked")
 
     def _pool(self) -> Iterator[Choice]:
@@ -139,6 +145,7 @@ class Candidates:
         lanes, locked = self._base.expert_lanes, self._base.policy.lock_bytes
         copies = self._base.pool_bytes or self._base.staging_bytes
         wished = self._wishes.policy is not None or self._wishes.lock_bytes is not None
+        wished = wished or self._wishes.goal == "quiet"  # other programs are to have that memory
         if wished or not copies or not may_lock(self._gpu):
             return
         if locked:
@@ -156,7 +163,7 @@ class Candidates:
         if self._wishes.kv_type is None and self._base.kv_type == "f16" and "q8_0" in usable_kv_types(self._facts):
             yield Choice(kv_type="q8_0", pool_bytes=pool)
         half = full_cells(self._base.n_ctx // 2)
-        if self._wishes.n_ctx is None and half >= LEAST_CONTEXT:
+        if self._wishes.n_ctx is None and self._wishes.goal != "context" and half >= LEAST_CONTEXT:
             yield Choice(n_ctx=half, pool_bytes=pool)
 
     # ---- plans of choices --------------------------------------------------------------------
@@ -183,6 +190,7 @@ class Candidates:
                 pool_bytes=plan.pool_bytes if choice.pool_bytes is None else choice.pool_bytes,
                 residency=plan.residency,
                 policy=plan.policy,
+                resident_bytes=again_undecided(plan),
                 experts_used=plan.experts_used,  # what changes answers is nothing to try
             )
             try:
@@ -211,7 +219,7 @@ class Candidates:
             speed=None,
         )
         plan = msgspec.structs.replace(plan, memory=predict(self._facts, self._machine, plan))
-        return None if fits(plan, self._machine) and not fits(self._base, self._machine) else plan
+        return None if fits(plan, self._budget) and not fits(self._base, self._budget) else plan
 
 
 def _loading(plan: Plan) -> Plan:

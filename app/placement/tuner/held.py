@@ -5,6 +5,7 @@ import msgspec
 from app.model.facts import ModelFacts
 from app.placement.lanes import gpu_lanes
 from app.placement.plan import Plan
+from app.placement.resident import again_undecided
 from app.placement.wishes import AUTO_GPU, Wishes
 
 _SAME_POOL = 0.02
@@ -39,7 +40,8 @@ def chosen_by_hand(plan: Plan, usual: Plan) -> Held:
 def wishes_to_hold(plan: Plan, usual: Plan, facts: ModelFacts, held: Held) -> Wishes:
     """Wishes that `plan` meets and that keep the tuner from changing what is held.
 
-    Its device is held where it is not the planner's own, its goal and its number of active experts always.
+    Its device is held where it is not the planner's own, its goal, its number of active experts and a budget of main
+    memory that the planner did not choose always.
 
     Args:
         plan: The plan that tuning starts from.
@@ -58,6 +60,7 @@ def wishes_to_hold(plan: Plan, usual: Plan, facts: ModelFacts, held: Held) -> Wi
         threads=plan.threads if held.threads else None,
         whole_layers=len(on_gpu) if held.places and first_layers and plan.gpu else None,
         pool_bytes=plan.pool_bytes if held.places else None,
+        resident_bytes=again_undecided(plan) if plan.residency == "mapped" else None,
         experts_used=plan.experts_used,
         goal=plan.goal,
     )

@@ -9,10 +9,11 @@ from app.hardware.facts import Machine
 from app.model.facts import ModelFacts
 from app.placement.kv_cache import full_cells
 from app.placement.lanes import gpu_lanes
-from app.placement.memory import Shortfall, copies_weights, fits, predict
-from app.placement.plan import Plan, Step
+from app.placement.memory import Shortfall, bytes_off_gpus, copies_weights, fits, keeps_budget, predict
+from app.placement.plan import CPU_LANE, Plan, Step
 from app.placement.pool import STEP_POOL
 from app.placement.refine import STEP_DRY_RUN, STEP_NO_DRY_RUN
+from app.placement.resident import STEP_DISK, stay_words
 from app.placement.scenarios.figure import Figure
 from app.placement.tuner.types import TunedPlan
 from app.placement.wishes import NO_WISHES, Wishes, wished_budget
@@ -21,7 +22,7 @@ from app.units import format_bytes
 STEP_NOT_TUNED = "tuned plan not used"
 
 _LEAST_OF_POOL = 0.9
-"""Of the pool that was measured: with less, the figures are those of another plan."""
+"""Of the pool, or of the experts in main memory, that was measured: with less, the figures are another plan's."""
 
 _NAMES = {
     "gpu": "device",
@@ -31,6 +32,7 @@ _NAMES = {
     "whole_layers": "whole layers",
     "pool_bytes": "pool",
     "residency": "residency",
+    "resident_bytes": "main memory of experts",
     "policy": "cache policy",
     "lock_bytes": "page-locked memory",
     "experts_used": "active experts",
@@ -69,9 +71,10 @@ def kept_plan(record: TunedPlan, facts: ModelFacts, machine: Machine, wishes: Wi
     shortfalls = fits(plan, budget)
     if not shortfalls:
         return plan
-    smaller = _with_smaller_pool(plan, facts, budget, shortfalls)
-    if smaller is not None:
-        return smaller
+    for smaller in (_with_smaller_pool, _with_less_memory):
+        fitting = smaller(plan, facts, budget, shortfalls)
+        if fitting is not None:
+            return fitting
     return f"{not_used}it does not fit now. {' '.join(short.sentence for short in shortfalls)}"
 
 
@@ -82,7 +85,26 @@ def _with_smaller_pool(plan: Plan, facts: ModelFacts, machine: Machine, shortfal
     if not lacking or size < plan.pool_bytes * _LEAST_OF_POOL:
         return None
     reason = f"The tuned plan's pool was {format_bytes(plan.pool_bytes)}; {format_bytes(size)} fit now (predicted)."
-    smaller = msgspec.structs.replace(plan, pool_bytes=size, steps=(*plan.steps, Step(name=STEP_POOL, reason=reason)))
+    return _fitting(plan, facts, machine, Step(name=STEP_POOL, reason=reason), pool_bytes=size)
+
+
+def _with_less_memory(plan: Plan, facts: ModelFacts, machine: Machine, shortfalls: Sequence[Shortfall]) -> Plan | None:
+    """`plan` with less main memory for mapped experts, where that is hardly less."""
+    had = plan.resident_bytes or 0
+    lacking = sum(short.lacking_bytes for short in shortfalls if short.device == CPU_LANE)
+    size = had - lacking
+    if not keeps_budget(plan) or not lacking or size < had * _LEAST_OF_POOL:
+        return None
+    reason = (
+        f"The tuned plan kept {format_bytes(had)} of experts in main memory: now there is less. {stay_words(size)}."
+    )
+    return _fitting(plan, facts, machine, Step(name=STEP_DISK, reason=reason), resident_bytes=size)
+
+
+def _fitting(plan: Plan, facts: ModelFacts, machine: Machine, step: Step, **changes: int) -> Plan | None:
+    """`plan` with these changes and a step that tells of them; None where it still does not fit."""
+    others = tuple(its for its in plan.steps if its.name != step.name)
+    smaller = msgspec.structs.replace(plan, **changes, steps=(*others, step))
     smaller = msgspec.structs.replace(smaller, memory=predict(facts, machine, smaller))
     return None if fits(smaller, machine) else smaller
 
@@ -125,6 +147,8 @@ def _keeps(plan: Plan, facts: ModelFacts, wishes: Wishes, field: str) -> bool:
         "gpu": lambda: plan.gpus == ((wished,) if wished else ()),
         "n_ctx": lambda: full_cells(wished) == full_cells(plan.n_ctx),
         "whole_layers": lambda: set(gpu_lanes(plan)) == set(facts.moe_layers[:wished]),
+        # More than all experts is all of them.
+        "resident_bytes": lambda: bool(plan.resident_bytes == (wished and min(wished, bytes_off_gpus(facts, plan)))),
         "lock_bytes": lambda: bool(plan.policy.lock_bytes == wished),
         # How much is locked is a wish of its own.
         "policy": lambda: (
