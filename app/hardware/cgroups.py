@@ -1,7 +1,8 @@
 """Limits that containers and systemd slices put on this program (Linux control groups, v1 and v2)."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from app.hardware.facts import Ram
 from app.hardware.files import read_fields, read_int, read_text
@@ -20,24 +21,46 @@ _MEMORY_V1 = (
 )
 
 
+@dataclass(frozen=True)
+class MemoryLimit:
+    """A group's limit that is lower than the machine's memory, in bytes, and where it tells what the group holds."""
+
+    limit: int
+    use: KernelPath
+    statistics: KernelPath
+    reclaimable: tuple[str, ...]
+
+
+def memory_limits(root: KernelPath, total_bytes: int) -> tuple[MemoryLimit, ...]:
+    """Every limit that this program is under, of a machine with so much memory."""
+    found = []
+    for names, version in ((_MEMORY_V2, 2), (_MEMORY_V1, 1)):
+        limit_names, use_name, reclaimable = names
+        for group in _groups(root, "memory", version):
+            limits = [read_int(group / name) for name in limit_names]
+            limit = min((each for each in limits if each is not None), default=total_bytes)
+            if limit < total_bytes:  # version 1 writes "no limit" as a number near 2^63
+                found.append(MemoryLimit(limit, group / use_name, group / "memory.stat", reclaimable))
+    return tuple(found)
+
+
 def limited_ram(root: KernelPath, machine: Ram) -> Ram:
-    """The machine's memory as this program may use it: cut by every memory limit of its groups.
+    """The machine's memory as this program may use it: cut by every memory limit of its groups."""
+    return ram_under(memory_limits(root, machine.total_bytes), machine)
+
+
+def ram_under(limits: Iterable[MemoryLimit], machine: Ram) -> Ram:
+    """The machine's memory cut by these limits.
 
     What is available under a limit is the limit less what the group holds, the file pages aside,
     which the kernel drops before it refuses memory: the same sense as the machine's own figure.
     """
     total, available = machine.total_bytes, machine.available_bytes
-    for names, version in ((_MEMORY_V2, 2), (_MEMORY_V1, 1)):
-        limit_names, use_name, reclaimable_names = names
-        for group in _groups(root, "memory", version):
-            limits = [read_int(group / name) for name in limit_names]
-            limit = min((each for each in limits if each is not None), default=machine.total_bytes)
-            if limit >= machine.total_bytes:
-                continue  # version 1 writes "no limit" as a number near 2^63
-            statistics = read_fields(group / "memory.stat")
-            held = (read_int(group / use_name) or 0) - sum(statistics.get(name, 0) for name in reclaimable_names)
-            total = min(total, limit)
-            available = min(available, max(0, limit - max(0, held)))
+    for each in limits:
+        statistics = read_fields(each.statistics)
+        held = (read_int(each.use) or 0) - sum(statistics.get(name, 0) for name in each.reclaimable)
+        total = min(total, each.limit)
+        available = min(available, max(0, each.limit - max(0, held)))
     return Ram(total_bytes=total, available_bytes=available)
 
 

@@ -51,6 +51,7 @@ class CpuLoadReader:
             clock: Gives seconds.
         """
         self._root = root
+        self._stat = root / "proc/stat"
         self._system = system
         self._windows = windows or processor_times
         self._clock = clock
@@ -86,7 +87,7 @@ class CpuLoadReader:
         if self._system == "win32":
             return parse_processor_times(self._windows())
         if self._system.startswith("linux"):
-            return parse_stat(read_text(self._root / "proc/stat") or "")
+            return parse_stat(read_text(self._stat) or "")
         raise NotSeenError(f"The processor's load is not read on {self._system}.")
 
     def _kinds(self, times: Times) -> dict[str, tuple[int, ...]]:
@@ -128,16 +129,19 @@ def parse_stat(text: str) -> Times:
         NotSeenError: there are none in it.
     """
     found = {}
-    for line in text.splitlines():
-        name, *numbers = line.split()
+    for line in text.partition("\nintr ")[0].splitlines():  # what follows is long, and not of processors
+        name, *numbers = line.split(None, _STAT_FIELDS + 1)[: _STAT_FIELDS + 1] or ("",)
         if not name.startswith("cpu"):
-            break  # what follows is long, and not of processors
-        if name == "cpu" or not name[3:].isdecimal() or not all(number.isdecimal() for number in numbers):
+            break
+        number = name[3:]
+        if not number.isdecimal() or len(numbers) <= _WAITING or "-" in line:
             continue
-        fields = [int(number) for number in numbers[:_STAT_FIELDS]]
-        if len(fields) > _WAITING:
-            total = sum(fields)
-            found[int(name[3:])] = total - fields[_IDLE] - fields[_WAITING], total
+        try:
+            fields = [int(count) for count in numbers]
+        except ValueError:
+            continue
+        total = sum(fields)
+        found[int(number)] = total - fields[_IDLE] - fields[_WAITING], total
     if not found:
         raise NotSeenError("The kernel does not tell how busy the processor is.")
     return found

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from app.hardware.cards import MOST_CARD_BYTES, CardMemory, normal_pci_id
 from app.hardware.facts import Pcie
@@ -32,6 +33,14 @@ class DrmCard:
     pci_id: str | None
     driver: str | None
 
+    @cached_property
+    def _heaps(self) -> dict[str, tuple[KernelPath, KernelPath]]:
+        """Files of what is used of each heap, and of all there is: samples read them many times."""
+        return {
+            heap: (self.folder / f"mem_info_{heap}_used", self.folder / f"mem_info_{heap}_total")
+            for heap in ("vram", "gtt")
+        }
+
     def memory(self, *, shared: bool) -> CardMemory:
         """Memory now, over all programs; with `shared` the part of main memory it may use too.
 
@@ -40,8 +49,7 @@ class DrmCard:
         """
         used = total = 0
         for heap in ("vram", "gtt") if shared else ("vram",):
-            heap_used = read_int(self.folder / f"mem_info_{heap}_used")
-            heap_total = read_int(self.folder / f"mem_info_{heap}_total")
+            heap_used, heap_total = (read_int(file) for file in self._heaps[heap])
             if heap_used is None or heap_total is None:
                 raise NotSeenError(f"The driver {self.driver or 'of this card'} does not tell its memory use.")
             used, total = used + heap_used, total + heap_total

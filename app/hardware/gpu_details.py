@@ -29,7 +29,7 @@ class Seen:
         programs: From the kernel, by program.
         counted: From Windows.
         drivers: From Windows: cards' names and driver versions.
-        refusals: Why a source ("nvidia", "programs", "counted") did not answer.
+        refusals: Why a source ("nvidia", "programs", "counted", "drivers") did not answer.
     """
 
     nvidia: Sequence[NvidiaCard] | None
@@ -53,7 +53,7 @@ def _detailed(gpu: Gpu, seen: Seen, unseen: list[Unseen]) -> Gpu:
     facts: dict[str, Any] = {"card": normal_pci_id(gpu.pci_id or ""), "unified": gpu.kind is GpuKind.INTEGRATED}
     reasons: list[str] = []
     told = [
-        _attempt(lambda: _by_kernel(gpu, seen), reasons),
+        _attempt(lambda: _by_kernel(gpu, seen, reasons), reasons),
         _attempt(lambda: _by_windows(gpu, seen), reasons),
         _attempt(lambda: _by_nvidia(gpu, seen, reasons), reasons),
     ]
@@ -70,6 +70,9 @@ def _detailed(gpu: Gpu, seen: Seen, unseen: list[Unseen]) -> Gpu:
     if gpu.pcie is None and gpu.kind is GpuKind.DISCRETE:
         why = "Neither its driver nor the system tells the card's PCIe link."
         unseen.append(Unseen(fact="gpus.pcie", why=why, device=gpu.device))
+    for fact, source in (("shared_bytes", "counted"), ("driver_version", "drivers")):
+        if facts.get(fact) is None and (refusal := seen.refusals.get(source)):
+            unseen.append(Unseen(fact=f"gpus.{fact}", why=refusal, device=gpu.device))
     return msgspec.structs.replace(gpu, **facts)
 
 
@@ -99,7 +102,7 @@ def _by_nvidia(gpu: Gpu, seen: Seen, reasons: list[str]) -> dict[str, Any]:
     }
 
 
-def _by_kernel(gpu: Gpu, seen: Seen) -> dict[str, Any]:
+def _by_kernel(gpu: Gpu, seen: Seen, reasons: list[str]) -> dict[str, Any]:
     if not seen.cards:
         raise NotSeenError("")
     card = matching.drm_card(gpu, seen.cards)
@@ -115,7 +118,9 @@ def _by_kernel(gpu: Gpu, seen: Seen) -> dict[str, Any]:
         "dedicated_bytes": card.heap_bytes("vram"),
         "shared_bytes": card.heap_bytes("gtt"),
     }
-    if seen.programs is not None and card.vendor != "NVIDIA":
+    if seen.programs is None:
+        reasons.append(seen.refusals.get("programs", ""))
+    elif card.vendor != "NVIDIA":
         integrated = gpu.kind is GpuKind.INTEGRATED
         uses = [use for use in seen.programs if use.pci_id == card.pci_id]
         facts["programs"] = tuple(

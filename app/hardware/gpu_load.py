@@ -108,15 +108,19 @@ class KernelLoad:
         """Finds the card among those the kernel shows."""
         self._gpu = gpu
         self._card: DrmCard | None = None
-        self._sensors: KernelPath | None = None
+        self._files: dict[str, KernelPath] = {}
         self._refusal = ""
         try:
             self._card = matching.drm_card(gpu, cards)
         except NotSeenError as error:
             self._refusal = str(error)
             return
-        folders = children(self._card.folder / "hwmon")
-        self._sensors = folders[0] if folders else None
+        folder = self._card.folder
+        # Put together once: a path made anew costs more than a small file read.
+        names = ("power/runtime_status", "pp_dpm_sclk", "pp_dpm_mclk", "gpu_busy_percent")
+        self._files = {name: folder / name for name in names}
+        for sensors in children(folder / "hwmon")[:1]:
+            self._files |= {name: sensors / name for name in ("temp1_input", "power1_average", "power1_input")}
 
     def read(self) -> GpuLoad:
         """The device now."""
@@ -129,12 +133,12 @@ class KernelLoad:
             )
             return unseen_load(device, KERNEL, why)
         # Some of these files wake a card that sleeps, as the second one of a laptop does: a look must not.
-        if read_text(card.folder / "power/runtime_status") == "suspended":
+        if read_text(self._files["power/runtime_status"]) == "suspended":
             return unseen_load(device, KERNEL, "The card sleeps; it is not woken to be looked at.")
-        core, core_most = read_levels(card.folder / "pp_dpm_sclk")
-        memory, memory_most = read_levels(card.folder / "pp_dpm_mclk")
+        core, core_most = read_levels(self._files["pp_dpm_sclk"])
+        memory, memory_most = read_levels(self._files["pp_dpm_mclk"])
         figures: dict[str, float | None] = {
-            "busy_percent": read_int(card.folder / "gpu_busy_percent"),
+            "busy_percent": read_int(self._files["gpu_busy_percent"]),
             "core_mhz": core,
             "core_max_mhz": core_most,
             "memory_mhz": memory,
@@ -152,8 +156,8 @@ class KernelLoad:
         return checked_load(device, KERNEL, figures, throttled, reasons, otherwise)
 
     def _sensor(self, unit: float, *names: str) -> float | None:
-        for name in names if self._sensors is not None else ():
-            if self._sensors is not None and (told := read_int(self._sensors / name)) is not None:
+        for name in names:
+            if name in self._files and (told := read_int(self._files[name])) is not None:
                 return told / unit
         return None
 

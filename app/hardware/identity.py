@@ -44,7 +44,7 @@ def read_virtual(root: KernelPath, system: str, answers: Answers) -> str:
         NotSeenError: nothing tells.
     """
     try:
-        names = " ".join(_names(root, system, answers)).lower()
+        names = " ".join(_names(root, system, answers)).strip().lower()
     except NotSeenError:
         names = ""
     known = next((name for words, name in _HYPERVISORS if any(word in names for word in words)), "")

@@ -3,27 +3,48 @@
 import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import psutil
 
 from app.hardware import cgroups
 from app.hardware.facts import Ram
+from app.hardware.files import read_text
 from app.hardware.sources import NotSeenError
 from app.hardware.tree import KernelPath
 from app.units import format_bytes
 
 MachineMemory = Callable[[], Ram]
+_MEMINFO = Path("/proc/meminfo")
 
 
 def machine_memory() -> Ram:
     """Main memory as the operating system reports it, limits aside."""
+    if sys.platform.startswith("linux") and (told := parse_meminfo(read_text(_MEMINFO) or "")):
+        return told
     memory = psutil.virtual_memory()
     return Ram(total_bytes=memory.total, available_bytes=memory.available)
 
 
-def read_ram(root: KernelPath, machine: MachineMemory = machine_memory) -> tuple[Ram, tuple[str, ...]]:
+def parse_meminfo(text: str) -> Ram | None:
+    """What /proc/meminfo tells, a quarter of psutil's time; None before Linux 3.14, which does not tell it all."""
+    told = {}
+    for name in ("MemTotal:", "MemAvailable:"):
+        words = text.partition(name)[2].split(None, 1)
+        if not words or not words[0].isdecimal():
+            return None
+        told[name] = int(words[0]) * 1024
+    total, available = told.values()
+    return Ram(total_bytes=total, available_bytes=min(available, total))
+
+
+def read_ram(
+    root: KernelPath, machine: MachineMemory = machine_memory, system: str = sys.platform
+) -> tuple[Ram, tuple[str, ...]]:
     """Memory as this program may use it, and a note where a limit is lower than the machine's."""
     whole = machine()
+    if not system.startswith("linux"):
+        return whole, ()
     ram = cgroups.limited_ram(root, whole)
     if ram.total_bytes == whole.total_bytes:
         return ram, ()

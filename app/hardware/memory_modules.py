@@ -86,7 +86,7 @@ def read_swap(root: KernelPath, system: str, answers: Answers) -> Swap:
         NotSeenError: it cannot be read.
     """
     if not system.startswith("linux"):
-        return answers.ask("swap", _system_swap, Swap)
+        return answers.ask("swap", _windows_swap if system == "win32" else _system_swap, Swap)
     text = read_text(root / "proc/swaps")
     if text is None:
         raise NotSeenError("The kernel does not list its swap.")
@@ -120,6 +120,12 @@ def with_modules(ram: Ram, modules: Sequence[RamModule] | None, swap: Swap | Non
             ram, swap_total_bytes=swap.total_bytes, swap_free_bytes=swap.free_bytes, swap_kind=swap.kind
         )
     return ram
+
+
+def _windows_swap() -> Swap:
+    # Not through psutil, which needs performance counters: those are switched off or broken on some machines.
+    files = windows_calls.page_files()
+    return Swap(files.total_bytes, max(0, files.total_bytes - files.used_bytes), "disk" if files.total_bytes else None)
 
 
 def _system_swap() -> Swap:

@@ -2,21 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 
 from app.hardware.facts import Gpu
 from app.hardware.gpu_load import nvidia_load
 from app.hardware.gpu_memory import NvidiaMemory
 from app.hardware.nvml import Nvml
-from app.hardware.samples import GPU_LOAD, GPU_MEMORY, GpuLoad, GpuSample
-
-
-@dataclass(frozen=True)
-class NvidiaNow:
-    """The devices by engine name; empty for what was not wanted."""
-
-    memory: dict[str, GpuSample]
-    loads: dict[str, GpuLoad]
+from app.hardware.samples import GPU_LOAD, GPU_MEMORY, DevicesNow
 
 
 class NvidiaReader:
@@ -34,7 +25,7 @@ class NvidiaReader:
         self._memory = NvidiaMemory(gpus, pid, open_nvml)
         self.wanted: AbstractSet[str] = frozenset()
 
-    def read(self) -> NvidiaNow:
+    def read(self) -> DevicesNow:
         """The devices now.
 
         Raises:
@@ -44,7 +35,7 @@ class NvidiaReader:
         nvml, cards = self._memory.opened()
         memory = self._memory.read() if GPU_MEMORY in wanted else ()
         loads = [nvidia_load(gpu, nvml, cards) for gpu in self._gpus] if GPU_LOAD in wanted else []
-        return NvidiaNow({found.device: found for found in memory}, {load.device: load for load in loads})
+        return DevicesNow({found.device: found for found in memory}, {load.device: load for load in loads})
 
     def close(self) -> None:
         """Give NVML back."""

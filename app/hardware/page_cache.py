@@ -7,6 +7,7 @@ import stat
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Protocol
 
 from app.hardware.sources import NotSeenError
 
@@ -19,8 +20,41 @@ _NO_ACCESS = 0  # PROT_NONE: whatever happens, this program cannot bring a page 
 _FAILED = ctypes.c_void_p(-1).value
 
 
+class FileShare(Protocol):
+    """Tells the share of some files that is in memory.
+
+    Attributes:
+        leaves_out: What the figure does not tell, as a sentence; else empty.
+    """
+
+    leaves_out: str
+
+    def share(self) -> float:
+        """The share now, 0 to 1; raises `NotSeenError`."""
+        ...
+
+    def close(self) -> None:
+        """Give back what it holds."""
+        ...
+
+
+def places(pages: int, phase: float) -> Sequence[int]:
+    """The pages of so many that are looked at: all, or some that `phase`, 0 to 1, chooses."""
+    if pages <= EXACT_PAGES:
+        return range(pages)
+    step = pages / PLACES
+    return [int((place + phase) * step) for place in range(PLACES)]
+
+
+def next_phase(phase: float) -> float:
+    """The `phase` of the next reading."""
+    return (phase + _GOLDEN) % 1.0
+
+
 class FileCache:
-    """The share of some files that is in memory. Used by one thread."""
+    """The share of some files that is in memory: a `FileShare` for Linux. Used by one thread."""
+
+    leaves_out = ""
 
     def __init__(self, paths: Sequence[str], *, system: str = sys.platform) -> None:
         """Map the files.
@@ -31,7 +65,7 @@ class FileCache:
         self._files: list[_MappedFile] = []
         self._phase = 0.0
         if not system.startswith("linux"):
-            raise NotSeenError("How much of the model file is in memory is not measured on this system yet.")
+            raise NotSeenError(f"How much of the model file is in memory is not measured on {system}.")
         try:
             for path in paths:
                 self._files.append(_MappedFile(Path(path)))
@@ -45,7 +79,7 @@ class FileCache:
         Raises:
             NotSeenError: the kernel does not answer.
         """
-        self._phase = (self._phase + _GOLDEN) % 1.0
+        self._phase = next_phase(self._phase)
         pages = sum(file.pages for file in self._files)
         if not pages:
             raise NotSeenError("The model file is empty.")
@@ -104,10 +138,9 @@ class _MappedFile:
         if self.pages <= EXACT_PAGES:
             self._look(self._address, self._size)
             return sum(byte & 1 for byte in self._found.raw[: self.pages]) / self.pages
-        step = self.pages / PLACES
         inside = 0
-        for place in range(PLACES):
-            self._look(self._address + int((place + phase) * step) * mmap.PAGESIZE, mmap.PAGESIZE)
+        for page in places(self.pages, phase):
+            self._look(self._address + page * mmap.PAGESIZE, mmap.PAGESIZE)
             inside += ord(self._found[0]) & 1
         return inside / PLACES
 

@@ -140,6 +140,6 @@ class PdhCounters:
 
 def _check(status: int) -> None:
     if status in _NO_SUCH:
-        raise NotSeenError("This Windows has no performance counters of GPU memory.")
+        raise NotSeenError("This Windows has no performance counters of GPUs.")
     if status:
         raise NotSeenError(f"Windows refused its performance counters (0x{status:08x}).")

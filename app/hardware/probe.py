@@ -3,7 +3,7 @@
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -26,6 +26,8 @@ _T = TypeVar("_T")
 
 # All sources run side by side, so this is the probe's whole time when one of them hangs.
 ANSWER_SECONDS = 1.5
+COMPLETE_SECONDS = 0.3
+"""How long the cards' own files may take after that; they take a millisecond where their driver is well."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ def probe(
     asked.ask("cpu", "The processor", partial(cpu.read_cpu, *told))
     asked.ask("caches", "The processor's caches", partial(cpu.read_caches, *told))
     asked.ask("nodes", "The list of memory nodes", partial(cpu.read_nodes, *told))
-    asked.ask("ram", "Main memory", partial(read_ram, root, lambda: answers.ask("memory", look.memory, Ram)))
+    asked.ask("ram", "Main memory", partial(read_ram, root, lambda: answers.ask("memory", look.memory, Ram), kind))
     asked.ask("modules", "The firmware's list of memory modules", partial(memory_modules.read_modules, *told))
     asked.ask("swap", "The page file", partial(memory_modules.read_swap, *told))
     asked.ask("space", "The models' disk", partial(disk.read_space, models_folder, answers))
@@ -130,14 +132,20 @@ class _Asked:
         source = self._sources[key] = Source(name, read)
         source.ask()
 
-    def answer(self, key: str, notes: list[str]) -> Any:
-        """What a source answers in time; one that misses it is left behind, and a note says so. None if not asked."""
+    def answer(self, key: str, notes: list[str], least_seconds: float = 0.0) -> Any:
+        """What a source answers in time; one that misses it is left behind, and a note says so. None if not asked.
+
+        Args:
+            key: The question.
+            notes: Where the note goes.
+            least_seconds: For a question that was asked after the others' answers.
+        """
         source = self._sources.pop(key, None)
         if source is None:
             return None
         if self._end is None:
             self._end = time.monotonic() + self._seconds
-        value, why = source.answer(max(0.0, self._end - time.monotonic()))
+        value, why = source.answer(max(0.0, self._end - time.monotonic(), least_seconds))
         source.close()
         if why:
             notes.append(f"{self._names[key]} did not answer in time." if why == HANGS else why)
@@ -159,7 +167,8 @@ def _ask_of_cards(asked: _Asked, look: Sources, gpus: tuple[Gpu, ...]) -> None:
         "The NVIDIA driver",
         lambda: answers.ask("nvml", lambda: graphics.read_nvidia(look.nvml), nvidia),
     )
-    asked.ask("cards", "The kernel's list of graphics cards", partial(_read_cards, look.root))
+    if look.system.startswith("linux"):
+        asked.ask("cards", "The kernel's list of graphics cards", partial(_read_cards, look.root))
     if all(gpu.kind is GpuKind.SOFTWARE for gpu in gpus):
         return
     if look.system == "win32":
@@ -200,8 +209,6 @@ def _gpus(
     # A machine without NVIDIA's cards lacks nothing when their driver is missing.
     if "NVIDIA" in {*map(matching.maker, gpus), *(card.vendor for card in cards)}:
         notes += refusals["nvidia"]
-    completed, gpu_notes = graphics.complete(gpus, nvidia, cards)
-    notes += gpu_notes
     seen = gpu_details.Seen(
         nvidia=nvidia,
         cards=cards,
@@ -210,12 +217,24 @@ def _gpus(
         drivers=told["drivers"] or (),
         refusals={name: why[0] for name, why in refusals.items() if why},
     )
-    detailed, unseen = gpu_details.with_details(completed, seen)
+    # A card's own files are read here: where its chip hangs, its driver may not return from that either.
+    asked.ask("completed", "The kernel's driver of a graphics card", partial(_completed, gpus, seen))
+    found = asked.answer("completed", notes, COMPLETE_SECONDS)
+    detailed, unseen, gpu_notes = found or _completed(gpus, replace(seen, cards=()))
+    notes += gpu_notes
     facts: dict[str, Any] = {"unseen": unseen}
     if build is not None:
         facts["unused_cards"] = graphics.unused_cards(gpus, nvidia, cards)
         notes += graphics.not_offered(gpus, nvidia, cards)
     return detailed, facts
+
+
+def _completed(
+    gpus: tuple[Gpu, ...], seen: gpu_details.Seen
+) -> tuple[tuple[Gpu, ...], tuple[Unseen, ...], tuple[str, ...]]:
+    """The devices with what the sources told; what of it is not seen; notes."""
+    completed, notes = graphics.complete(gpus, seen.nvidia, seen.cards)
+    return *gpu_details.with_details(completed, seen), notes
 
 
 def _with_caches(processor: Cpu, asked: _Asked, unseen: list[Unseen]) -> Cpu:

@@ -15,7 +15,7 @@ from app.hardware.sources import NotSeenError
 _GONE = "The engine's process has ended."
 # Fields of /proc/PID/stat, counted from the one after the name, which proc(5) numbers 3.
 _STATE, _MAJOR_FAULTS, _START_TIME, _RSS_PAGES = 0, 9, 19, 21
-_PEAK = "VmHWM:"
+_PEAK = "\nVmHWM:"
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def process_reader(pid: int, root: Path = Path("/"), system: str = sys.platform)
 
 def own_peak_bytes() -> int:
     """Most main memory that this process had in RAM since it was started; what is in use now where nobody keeps it."""
-    peak = _peak_bytes(Path("/proc/self/status"))
+    peak = _peak_bytes(Path("/proc/self/status")) if sys.platform.startswith("linux") else None
     if peak is not None:
         return peak
     memory = psutil.Process().memory_info()
@@ -66,15 +66,13 @@ def own_peak_bytes() -> int:
 
 
 def _peak_bytes(status: Path) -> int | None:
-    for line in (read_text(status) or "").splitlines():
-        if line.startswith(_PEAK):
-            return int(line.split()[1]) * 1024
-    return None
+    _, found, rest = (read_text(status) or "").partition(_PEAK)
+    return int(rest.split(None, 1)[0]) * 1024 if found else None
 
 
 class _LinuxProcess:
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self._stat, self._status, self._io = folder / "stat", folder / "status", folder / "io"
         self._page_bytes = mmap.PAGESIZE
         fields = self._fields()
         self._started = fields[_START_TIME] if fields else None
@@ -85,11 +83,11 @@ class _LinuxProcess:
         if fields is None or fields[_STATE] in "ZX" or fields[_START_TIME] != self._started:
             raise NotSeenError(_GONE)
         reasons = {}
-        peak_bytes = _peak_bytes(self._folder / "status")
+        peak_bytes = _peak_bytes(self._status)
         if peak_bytes is None:
             reasons["peak_bytes"] = "The kernel does not keep the peak of the engine's memory."
         # Pages of a mapped file count here too, in whose name ever the kernel fetched them.
-        read_bytes = read_fields(self._folder / "io").get("read_bytes:")
+        read_bytes = read_fields(self._io).get("read_bytes:")
         if read_bytes is None:
             reasons["read_bytes"] = "The kernel does not let this program see what is read for the engine."
         return ProcessUse(
@@ -102,7 +100,7 @@ class _LinuxProcess:
 
     def _fields(self) -> list[str] | None:
         # The name may hold blanks and brackets: what follows its last bracket is plain.
-        fields = (read_text(self._folder / "stat") or "").rpartition(")")[2].split()
+        fields = (read_text(self._stat) or "").rpartition(")")[2].split()
         return fields if len(fields) > _RSS_PAGES else None
 
 
@@ -119,8 +117,8 @@ class _OtherProcess:
             if self._process is None or not self._process.is_running():
                 raise NotSeenError(_GONE)
             memory = self._process.memory_info()
-            counters = getattr(self._process, "io_counters", None)
-            read_bytes = counters().read_bytes if counters else None
+            ask = getattr(self._process, "io_counters", None)
+            counters = ask() if ask else None
         except psutil.NoSuchProcess as error:
             raise NotSeenError(_GONE) from error
         except psutil.AccessDenied as error:
@@ -129,6 +127,8 @@ class _OtherProcess:
         peak = getattr(memory, "peak_wset", None)
         if peak is None:
             reasons["peak_bytes"] = "This system does not keep the peak of the engine's memory."
+        # No program got as far as this without one access: such counters are not kept.
+        read_bytes = counters.read_bytes if counters and any(counters) else None
         reasons["read_bytes"] = (
             "This system does not count what the engine reads."
             if read_bytes is None

@@ -1,6 +1,7 @@
 """One moment of what engine and machine use, as plain data; None marks what could not be seen, never a zero."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import msgspec
 
@@ -68,6 +69,14 @@ class GpuLoad(msgspec.Struct, frozen=True, kw_only=True):
     reasons: Mapping[str, str] = {}
 
 
+@dataclass(frozen=True)
+class DevicesNow:
+    """What one source tells of its devices, by the engine's names; empty for what was not wanted."""
+
+    memory: Mapping[str, GpuSample]
+    loads: Mapping[str, GpuLoad]
+
+
 class CoreLoad(msgspec.Struct, frozen=True, kw_only=True):
     """What the threads of one kind of cores do.
 
@@ -105,7 +114,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
         engine_read_bytes: Bytes that were fetched from disks for the engine since its start.
         ram_available_bytes: As in `facts.Ram`.
         model_share: Share of the model file that the operating system holds in memory, 0 to 1, by sampled pages
-            where the file is large.
+            where the file is large; on Windows the least that it can be (see `working_set`).
         gpus: One for each device, in the order given; empty where nobody asked for them.
         reasons: Name of a figure above to the sentence that says why it is None, or what it leaves out.
         cpu: What the processor does; None where nobody asked.

@@ -5,20 +5,20 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
 from app.hardware import cgroups, matching, memory
 from app.hardware.cpu_load import CpuLoadReader
-from app.hardware.drm import read_cards
-from app.hardware.drm_clients import DrmClients
 from app.hardware.facts import Gpu, GpuKind
-from app.hardware.gpu_load import KernelLoad, software_load, unseen_load
-from app.hardware.gpu_memory import NVML, KernelMemory, software_sample
-from app.hardware.nvidia_now import NvidiaNow, NvidiaReader
+from app.hardware.gpu_load import software_load, unseen_load
+from app.hardware.gpu_memory import KERNEL, NVML, software_sample
+from app.hardware.kernel_now import KernelReader
+from app.hardware.nvidia_now import NvidiaReader
 from app.hardware.nvml import Nvml, open_nvml
-from app.hardware.page_cache import FileCache
+from app.hardware.page_cache import FileCache, FileShare
 from app.hardware.process import ProcessUse, process_reader
 from app.hardware.samples import (
     CPU_LOAD,
@@ -28,6 +28,7 @@ from app.hardware.samples import (
     MAIN_MEMORY,
     MODEL_FILE,
     PROCESS,
+    DevicesNow,
     GpuLoad,
     GpuSample,
     Sample,
@@ -35,6 +36,7 @@ from app.hardware.samples import (
 from app.hardware.sources import NotSeenError, Paced, Source
 from app.hardware.windows_gpu import COUNTERS, GpuCounters, WindowsMemory, open_counters
 from app.hardware.windows_load import WindowsLoad, open_engine_counters
+from app.hardware.working_set import WorkingSetShare
 
 log = logging.getLogger(__name__)
 
@@ -43,10 +45,14 @@ __all__ = ["GpuSample", "Sample", "Sampler"]
 # The window samples on its own thread, which may stop for 50 ms at most. A driver that takes longer
 # is read by the next sample.
 NVML_SECONDS = 0.03
+KERNEL_SECONDS = 0.25
+"""How long the kernel's files are waited for, which answer within a millisecond; once only if they hang."""
+LIMITS_SECONDS = 5.0
+"""How often at most it is looked which limits of memory there are; what is held under them is read each time."""
 SLOW_SECONDS = 1.0
 """How often at most the sources are read that cost milliseconds: the model file's pages, Windows' counters."""
 
-_OTHERWISE_ASKED = "The NVIDIA driver's answer of this moment is about other figures."
+_OTHERWISE_ASKED = "The driver's answer of this moment is about other figures."
 
 
 class Sampler:
@@ -54,7 +60,7 @@ class Sampler:
 
     A sample takes well under a millisecond without NVIDIA devices, and `NVML_SECONDS` more at most
     with them, whatever their driver does; once in `SLOW_SECONDS` a few milliseconds more where the share of a
-    large model file is wanted.
+    large model file is wanted. The kernel's files of a card or disk that hangs delay one sample by `KERNEL_SECONDS`.
     """
 
     def __init__(
@@ -85,11 +91,23 @@ class Sampler:
         """
         self._root = root
         self._system = system
+        self._linux = system.startswith("linux")
         self._machine_memory = machine_memory
+        self._total_bytes = 0
+        self._memory_limits = Paced(lambda: cgroups.memory_limits(root, self._total_bytes), LIMITS_SECONDS)
+        self._engine_pid = engine_pid
         self._process = process_reader(engine_pid, root, system)
         self._model_files = tuple(model_files)
-        self._file_cache: FileCache | None = None
-        self._model_share = Paced(self._read_model_share, SLOW_SECONDS)
+        self._file_share: FileShare | None = None
+        self._model_share = Paced(self._ask_model_share, SLOW_SECONDS)
+        self._file_source: Source[float] | None = None
+        if self._model_files:
+            self._file_source = Source(
+                "The share of the model file in memory",
+                self._read_model_share,
+                finish=self._close_share,
+                fresh_seconds=2 * SLOW_SECONDS,
+            )
         self._gpus = gpus
         nvidia = [gpu for gpu in gpus if matching.maker(gpu) == "NVIDIA"]
         self._nvidia_devices = [gpu.device for gpu in nvidia]
@@ -100,8 +118,9 @@ class Sampler:
         others = [gpu for gpu in hardware if gpu not in nvidia]
         self._windows_source: Source[dict[str, GpuSample]] | None = None
         self._engines_source: Source[dict[str, GpuLoad]] | None = None
-        self._kernel: dict[str, KernelMemory] = {}
-        self._kernel_loads: dict[str, KernelLoad] = {}
+        self._kernel: KernelReader | None = None
+        self._kernel_source: Source[DevicesNow] | None = None
+        self._kernel_devices: frozenset[str] = frozenset()
         if system == "win32":
             if hardware:
                 windows = WindowsMemory(hardware, engine_pid, counters)
@@ -111,11 +130,10 @@ class Sampler:
                 engines = WindowsLoad(others, engine_counters)
                 paced_load = Paced(engines.read, SLOW_SECONDS)
                 self._engines_source = Source(COUNTERS, paced_load.read, finish=engines.close)
-        else:
-            cards = read_cards(root) if others else ()
-            clients = DrmClients(root, engine_pid)
-            self._kernel = {gpu.device: KernelMemory(gpu, cards, clients) for gpu in others}
-            self._kernel_loads = {gpu.device: KernelLoad(gpu, cards) for gpu in others}
+        elif others:
+            self._kernel = KernelReader(others, engine_pid, root)
+            self._kernel_source = Source("The kernel's driver", self._kernel.read)
+            self._kernel_devices = frozenset(gpu.device for gpu in others)
 
     def sample(self, wanted: AbstractSet[str] = EVERYTHING) -> Sample:
         """The figures now; what cannot be seen is None, with the reason in `reasons`.
@@ -130,9 +148,9 @@ class Sampler:
         available_bytes = self._read_available(reasons) if MAIN_MEMORY in wanted else None
         model_share = self._read_model(reasons) if MODEL_FILE in wanted and self._model_files else None
         cpu = self._cpu.read() if CPU_LOAD in wanted else None
-        nvidia, why = self._nvidia_now(deadline) if {GPU_MEMORY, GPU_LOAD} & wanted else (None, "")
-        gpus = self._gpu_samples(nvidia, why, deadline) if GPU_MEMORY in wanted else ()
-        gpu_loads = self._gpu_loads(nvidia, why, deadline) if GPU_LOAD in wanted else ()
+        now = self._drivers_now(deadline) if {GPU_MEMORY, GPU_LOAD} & wanted else _Told()
+        gpus = self._gpu_samples(now, deadline) if GPU_MEMORY in wanted else ()
+        gpu_loads = self._gpu_loads(now, deadline) if GPU_LOAD in wanted else ()
         return Sample(
             time_seconds=time.monotonic(),
             engine_rss_bytes=engine.rss_bytes if engine else None,
@@ -149,15 +167,15 @@ class Sampler:
 
     def close(self) -> None:
         """End the threads that ask drivers; one that hangs dies with this program."""
-        if self._file_cache is not None:
-            self._file_cache.close()
-            self._file_cache = None
-        if self._nvml_source and not self._nvml_source.close(NVML_SECONDS):
-            log.warning("The NVIDIA driver still does not answer; its thread is left behind")
-        if self._windows_source and not self._windows_source.close(NVML_SECONDS):
-            log.warning("Windows' performance counters still do not answer; their thread is left behind")
-        if self._engines_source and not self._engines_source.close(NVML_SECONDS):
-            log.warning("Windows' counters of busy GPUs still do not answer; their thread is left behind")
+        for source, name in (
+            (self._file_source, "The model file"),
+            (self._nvml_source, "The NVIDIA driver"),
+            (self._kernel_source, "The kernel's driver"),
+            (self._windows_source, COUNTERS),
+            (self._engines_source, "Windows' counters of busy GPUs"),
+        ):
+            if source and not source.close(NVML_SECONDS):
+                log.warning("%s: still no answer; its thread is left behind", name)
 
     def _ask(self, wanted: AbstractSet[str]) -> None:
         """Start the readings that take time."""
@@ -165,6 +183,9 @@ class Sampler:
         if self._nvml_source and of_gpus:
             self._nvidia.wanted = of_gpus
             self._nvml_source.ask()
+        if self._kernel and self._kernel_source and of_gpus:
+            self._kernel.wanted = of_gpus
+            self._kernel_source.ask()
         if self._windows_source and GPU_MEMORY in wanted:
             self._windows_source.ask()
         if self._engines_source and GPU_LOAD in wanted:
@@ -181,68 +202,94 @@ class Sampler:
 
     def _read_available(self, reasons: dict[str, str]) -> int | None:
         try:
-            return cgroups.limited_ram(self._root, self._machine_memory()).available_bytes
+            ram = self._machine_memory()
+            if not self._linux:
+                return ram.available_bytes
+            self._total_bytes = ram.total_bytes
+            return cgroups.ram_under(self._memory_limits.read(), ram).available_bytes
         except (OSError, NotSeenError) as error:
             reasons["ram_available_bytes"] = f"Main memory could not be read: {error}"
             return None
 
     def _read_model(self, reasons: dict[str, str]) -> float | None:
         try:
-            return self._model_share.read()
+            share = self._model_share.read()
         except NotSeenError as error:
             reasons["model_share"] = str(error)
             return None
+        if self._file_share is not None and self._file_share.leaves_out:
+            reasons["model_share"] = self._file_share.leaves_out
+        return share
+
+    def _ask_model_share(self) -> float:
+        if self._file_source is None:
+            raise NotSeenError("No model is loaded.")
+        share, why = self._file_source.answer(KERNEL_SECONDS, once=True)
+        if share is None:
+            raise NotSeenError(why)
+        return share
 
     def _read_model_share(self) -> float:
-        if self._file_cache is None:
-            self._file_cache = FileCache(self._model_files, system=self._system)
-        return self._file_cache.share()
+        if self._file_share is None:
+            self._file_share = self._open_share()
+        return self._file_share.share()
 
-    def _nvidia_now(self, deadline: float) -> tuple[NvidiaNow | None, str]:
-        return self._nvml_source.answer(_left(deadline)) if self._nvml_source else (None, "")
+    def _close_share(self) -> None:
+        if self._file_share is not None:
+            self._file_share.close()
 
-    def _gpu_samples(self, nvidia: NvidiaNow | None, why: str, deadline: float) -> tuple[GpuSample, ...]:
+    def _open_share(self) -> FileShare:
+        if self._system == "win32":
+            return WorkingSetShare(self._engine_pid, self._model_files)
+        return FileCache(self._model_files, system=self._system)
+
+    def _drivers_now(self, deadline: float) -> "_Told":
+        nvidia, why_not = self._nvml_source.answer(_left(deadline)) if self._nvml_source else (None, "")
+        kernel, why = self._kernel_source.answer(KERNEL_SECONDS, once=True) if self._kernel_source else (None, "")
+        return _Told(nvidia, why_not or _OTHERWISE_ASKED, kernel, why or _OTHERWISE_ASKED)
+
+    def _gpu_samples(self, now: "_Told", deadline: float) -> tuple[GpuSample, ...]:
         windows, why_not = self._windows_source.answer(_left(deadline)) if self._windows_source else (None, "")
-        return tuple(
-            self._gpu_sample(gpu, self._nvidia_sample(gpu, nvidia, why), windows, why_not) for gpu in self._gpus
-        )
+        return tuple(self._gpu_sample(gpu, now, windows, why_not) for gpu in self._gpus)
 
-    def _gpu_sample(
-        self, gpu: Gpu, nvidia: GpuSample | None, windows: dict[str, GpuSample] | None, why: str
-    ) -> GpuSample:
+    def _gpu_sample(self, gpu: Gpu, now: "_Told", windows: dict[str, GpuSample] | None, why: str) -> GpuSample:
+        device = gpu.device
         if gpu.kind is GpuKind.SOFTWARE:
             return software_sample(gpu)
-        counted = (windows or {}).get(gpu.device)
-        if nvidia is not None:
-            return _completed(nvidia, counted)
-        if counted is not None:
-            return counted
-        kernel = self._kernel.get(gpu.device)
-        return kernel.read() if kernel else GpuSample(device=gpu.device, source="Windows", missing=why)
+        if device in self._kernel_devices:
+            sample = now.kernel.memory.get(device) if now.kernel else None
+            return sample or GpuSample(device=device, source=KERNEL, missing=now.no_kernel)
+        counted = (windows or {}).get(device)
+        if device in self._nvidia_devices:
+            sample = now.nvidia.memory.get(device) if now.nvidia else None
+            return _completed(sample or GpuSample(device=device, source=NVML, missing=now.no_nvidia), counted)
+        return counted or GpuSample(device=device, source="Windows", missing=why)
 
-    def _nvidia_sample(self, gpu: Gpu, now: NvidiaNow | None, why: str) -> GpuSample | None:
-        if gpu.device not in self._nvidia_devices:
-            return None
-        sample = now.memory.get(gpu.device) if now else None
-        return sample or GpuSample(device=gpu.device, source=NVML, missing=why or _OTHERWISE_ASKED)
+    def _gpu_loads(self, now: "_Told", deadline: float) -> tuple[GpuLoad, ...]:
+        windows, why = self._engines_source.answer(_left(deadline)) if self._engines_source else (None, "")
+        return tuple(self._gpu_load(gpu, now, windows, why) for gpu in self._gpus)
 
-    def _gpu_loads(self, nvidia: NvidiaNow | None, why: str, deadline: float) -> tuple[GpuLoad, ...]:
-        windows, why_not = self._engines_source.answer(_left(deadline)) if self._engines_source else (None, "")
-        loads = []
-        for gpu in self._gpus:
-            load: GpuLoad | None
-            kernel = self._kernel_loads.get(gpu.device)
-            if gpu.kind is GpuKind.SOFTWARE:
-                load = software_load(gpu)
-            elif gpu.device in self._nvidia_devices:
-                load = nvidia.loads.get(gpu.device) if nvidia else None
-                load = load or unseen_load(gpu.device, NVML, why or _OTHERWISE_ASKED)
-            elif kernel is not None:
-                load = kernel.read()
-            else:
-                load = (windows or {}).get(gpu.device) or unseen_load(gpu.device, COUNTERS, why_not)
-            loads.append(load)
-        return tuple(loads)
+    def _gpu_load(self, gpu: Gpu, now: "_Told", windows: dict[str, GpuLoad] | None, why: str) -> GpuLoad:
+        device = gpu.device
+        if gpu.kind is GpuKind.SOFTWARE:
+            return software_load(gpu)
+        if device in self._kernel_devices:
+            load = now.kernel.loads.get(device) if now.kernel else None
+            return load or unseen_load(device, KERNEL, now.no_kernel)
+        if device in self._nvidia_devices:
+            load = now.nvidia.loads.get(device) if now.nvidia else None
+            return load or unseen_load(device, NVML, now.no_nvidia)
+        return (windows or {}).get(device) or unseen_load(device, COUNTERS, why)
+
+
+@dataclass(frozen=True)
+class _Told:
+    """What drivers answered at one moment; None with the reason where they did not."""
+
+    nvidia: DevicesNow | None = None
+    no_nvidia: str = _OTHERWISE_ASKED
+    kernel: DevicesNow | None = None
+    no_kernel: str = _OTHERWISE_ASKED
 
 
 def _left(deadline: float) -> float:

@@ -45,6 +45,7 @@ class Source(Generic[T]):
         self._fresh_seconds = fresh_seconds
         self._questions: queue.SimpleQueue[bool] = queue.SimpleQueue()
         self._answers: queue.SimpleQueue[tuple[float, T | None, str]] = queue.SimpleQueue()
+        self._gave_up = False
         self._open_question = False
         self._thread = threading.Thread(target=self._work, name=f"source: {name}", daemon=True)
         self._thread.start()
@@ -55,13 +56,18 @@ class Source(Generic[T]):
             self._open_question = True
             self._questions.put(True)
 
-    def answer(self, seconds: float) -> tuple[T | None, str]:
+    def answer(self, seconds: float, *, once: bool = False) -> tuple[T | None, str]:
         """Wait at most `seconds` for the reading asked for.
+
+        Args:
+            seconds: The time.
+            once: Wait no longer for a reading that was waited for in vain before: it may hang for good.
 
         Returns:
             The value and an empty text, or None and the sentence that says why.
         """
-        end = time.monotonic() + seconds
+        end = time.monotonic() + (0.0 if once and self._gave_up else seconds)
+        self._gave_up = True
         while True:
             self.ask()
             try:
@@ -69,6 +75,7 @@ class Source(Generic[T]):
             except queue.Empty:
                 return None, f"{self._name} did not answer in time."
             self._open_question = False
+            self._gave_up = False
             if time.monotonic() - taken <= self._fresh_seconds:
                 return value, why
 
@@ -100,7 +107,8 @@ class Source(Generic[T]):
         except Exception as error:
             # Drivers and virtual files fail in ways nobody lists; the failure becomes a fact.
             log.warning("%s failed", self._name, exc_info=True)
-            why = f"{self._name} could not be read: {error or type(error).__name__}."
+            told = str(error).strip().rstrip(".") or type(error).__name__
+            why = f"{self._name} could not be read: {told}."
             return time.monotonic(), None, why
         return time.monotonic(), value, ""
 

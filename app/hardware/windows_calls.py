@@ -4,6 +4,7 @@ Importable everywhere; the calls themselves work on Windows only.
 """
 
 import ctypes
+import mmap
 import struct
 import sys
 from dataclasses import dataclass
@@ -38,6 +39,8 @@ _BUSES = {
     16: "RAID",
     17: "NVMe",
 }
+# ENUM_PAGE_FILE_INFORMATION on 64-bit Windows: its size, Reserved, TotalSize, TotalInUse, PeakUsage; in pages.
+_PAGE_FILE = struct.Struct("<II3Q")
 _DISPLAY_CLASS = r"SYSTEM\CurrentControlSet\Control\Class\{4d36e968-e325-11ce-bfc1-08002be10318}"
 
 
@@ -72,6 +75,14 @@ class Drive:
         """Whether a search costs time, which Windows knows of hard disks."""
         answer = _bytes(self.seek)
         return bool(answer[8]) if len(answer) > 8 else None
+
+
+@dataclass(frozen=True)
+class PageFiles:
+    """What Windows may write out of main memory, in bytes; nothing where it has no page file."""
+
+    total_bytes: int
+    used_bytes: int
 
 
 def firmware_tables(answers: Answers) -> bytes:
@@ -198,6 +209,29 @@ def _highest_node() -> int:
     if not ask(ctypes.byref(highest)):
         raise NotSeenError("Windows does not tell its memory nodes.")
     return int(highest.value)
+
+
+def page_files() -> PageFiles:
+    """All page files together, asked live.
+
+    Raises:
+        NotSeenError: this is not Windows, or it does not list them.
+    """
+    if sys.platform != "win32":
+        raise NotSeenError(_NOT_WINDOWS)
+    pages: list[tuple[int, int]] = []
+
+    def take(_context: int | None, record: int, _name: str | None) -> int:
+        _size, _reserved, total, used, _peak = _PAGE_FILE.unpack(ctypes.string_at(record, _PAGE_FILE.size))
+        pages.append((total, used))
+        return 1
+
+    taker = ctypes.WINFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_wchar_p)
+    ask = _library("kernel32").K32EnumPageFilesW
+    ask.argtypes, ask.restype = [taker, ctypes.c_void_p], ctypes.c_int
+    if not ask(taker(take), None):
+        raise NotSeenError("Windows does not list its page files.")
+    return PageFiles(*(mmap.PAGESIZE * sum(sizes) for sizes in (zip(*pages, strict=True) if pages else ((), ()))))
 
 
 def _display_drivers() -> tuple[tuple[str, str], ...]:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from hardware_trees import GIB, MIB, PID, RADEON, amd_card, gpu, sampler, write, write_process
 
-from app.hardware.drm_clients import DrmClients
+from app.hardware.drm_clients import LISTED_SECONDS, DrmClients
 from app.hardware.facts import GpuKind
 from app.hardware.sources import NotSeenError
 
@@ -97,3 +97,17 @@ def test_rocm_allocates_beside_these_files_and_is_not_believed(tmp_path):
 def test_this_process_has_no_card_open():
     with pytest.raises(NotSeenError):
         DrmClients(Path("/"), os.getpid()).bytes_on(CARD, ("vram",))
+
+
+def test_open_files_are_looked_through_at_times_and_what_is_held_each_time(tmp_path):
+    now = [0.0]
+    open_card(tmp_path, 3)
+    clients = DrmClients(tmp_path, PID, lambda: now[0])
+    assert clients.bytes_on(CARD, ("vram",)) == 2 * GIB
+    write(tmp_path, f"proc/{PID}/fdinfo/3", AMDGPU.format(client=7, card=CARD, vram=MIB, gtt=0))
+    open_card(tmp_path, 4, client=8)
+    assert clients.bytes_on(CARD, ("vram",)) == 1 * GIB
+    now[0] = LISTED_SECONDS
+    assert clients.bytes_on(CARD, ("vram",)) == 3 * GIB
+    write(tmp_path, f"proc/{PID}/fdinfo/4", "pos: 0")  # the number is another file's now
+    assert clients.bytes_on(CARD, ("vram",)) == 1 * GIB

@@ -218,6 +218,21 @@ def test_files_that_are_missing_leave_the_others(tmp_path):
     assert load.busy_percent == 88
 
 
+def test_files_that_refuse_to_be_read_are_reasons(tmp_path):
+    chip = busy_amd_card(tmp_path)
+    for name in ("gpu_busy_percent", "pp_dpm_sclk", "pp_dpm_mclk", "mem_info_vram_used", "hwmon/hwmon4/temp1_input"):
+        (chip / name).unlink()
+        (chip / name).mkdir()  # what a read of it is refused for, also for an administrator
+    with sampler(tmp_path, (RADEON,)) as made:
+        sample = made.sample({GPU_LOAD, GPU_MEMORY})
+    (load,), (card,) = sample.gpu_loads, sample.gpus
+    assert load.busy_percent is load.core_mhz is load.memory_mhz is load.celsius is None
+    assert all(load.reasons[name] for name in ("busy_percent", "core_mhz", "memory_mhz", "celsius"))
+    assert load.watts == 203
+    assert card.used_bytes is None
+    assert "does not tell its memory use" in card.missing
+
+
 def metrics(bits, revision=(1, 3), place=112, size=None):
     """A table of measurements as the kernel's header lays it out, everything else in it ones."""
     table = bytearray(b"\xff" * (place + 8))

@@ -1,10 +1,13 @@
 """Main memory respects the limits of containers and slices."""
 
+from pathlib import Path
+
+import psutil
 import pytest
 from hardware_trees import GIB, MIB, machine_of_32_gib, write
 
 from app.hardware.facts import Ram
-from app.hardware.memory import kernel_memory, machine_memory, read_ram
+from app.hardware.memory import kernel_memory, machine_memory, parse_meminfo, read_ram
 
 
 def test_without_limits_the_machines_memory_is_reported(tmp_path):
@@ -76,3 +79,27 @@ def test_the_last_resort_agrees_with_the_operating_systems_own_report():
     whole, plain = machine_memory(), kernel_memory()
     assert abs(plain.total_bytes - whole.total_bytes) < whole.total_bytes * 0.05
     assert 0 < plain.available_bytes <= plain.total_bytes
+
+
+@pytest.mark.skipif(not Path("/proc/meminfo").exists(), reason="of Linux only")
+def test_the_machines_memory_is_what_psutil_tells():
+    here, known = machine_memory(), psutil.virtual_memory()
+    assert here.total_bytes == known.total
+    assert here.available_bytes == pytest.approx(known.available, rel=0.2)
+
+
+@pytest.mark.parametrize("text", ["", "MemTotal: 16 kB", "MemTotal: many kB\nMemAvailable: 3 kB", "MemAvailable: 3 kB"])
+def test_words_that_do_not_tell_memory_are_no_memory(text):
+    assert parse_meminfo(text) is None
+
+
+def test_more_available_than_there_is_is_not_believed():
+    assert parse_meminfo("MemTotal: 16 kB\nMemFree: 2 kB\nMemAvailable: 30 kB") == Ram(
+        total_bytes=16 * 1024, available_bytes=16 * 1024
+    )
+
+
+def test_limits_are_of_linux(tmp_path):
+    write(tmp_path, "proc/self/cgroup", "0::/")
+    write(tmp_path, "sys/fs/cgroup/memory.max", 4 * GIB)
+    assert read_ram(tmp_path, machine_of_32_gib, "win32") == (machine_of_32_gib(), ())

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 
+import psutil
 import pytest
 from hardware_trees import (
     GEFORCE,
@@ -282,3 +283,11 @@ def test_on_other_systems_a_dead_process_is_none_too():
         child.kill()
         child.wait()
         assert made.sample().engine_rss_bytes is None
+
+
+def test_on_other_systems_counters_that_stand_at_zero_are_no_reads(monkeypatch):
+    monkeypatch.setattr(psutil.Process, "io_counters", lambda _process: (0, 0, 0, 0), raising=False)
+    with contextlib.closing(Sampler(os.getpid(), (), system="win32")) as made:
+        sample = made.sample()
+    assert sample.engine_read_bytes is None
+    assert "does not count what the engine reads" in sample.reasons["engine_read_bytes"]

@@ -132,7 +132,7 @@ def test_on_windows_the_counters_complete_what_the_driver_says(tmp_path):
 
 def test_windows_without_counters_leaves_what_the_driver_says(tmp_path):
     def missing():
-        raise NotSeenError("This Windows has no performance counters of GPU memory.")
+        raise NotSeenError("This Windows has no performance counters of GPUs.")
 
     with sampler(tmp_path, (GEFORCE,), nvml=PlayedNvml, counters=missing, system="win32") as made:
         sample = first_answer(made)
@@ -142,7 +142,7 @@ def test_windows_without_counters_leaves_what_the_driver_says(tmp_path):
 
 def test_on_windows_other_makers_cards_are_read_from_the_counters_or_say_why_not(tmp_path):
     def missing():
-        raise NotSeenError("This Windows has no performance counters of GPU memory.")
+        raise NotSeenError("This Windows has no performance counters of GPUs.")
 
     with sampler(tmp_path, (RADEON,), counters=missing, system="win32") as made:
         sample = first_answer(made)

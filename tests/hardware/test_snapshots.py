@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app.errors import AppError, ErrorCode
+from app.hardware import files
 from app.hardware.facts import GpuKind, one_row_per_card
 from app.hardware.profile_file import read_profile
 from app.hardware.snapshot import COMPOSED, RECORDED, read_snapshot, record, write_snapshot
@@ -43,6 +44,7 @@ def blind(monkeypatch):
         for name in ("read_bytes", "read_text", "open", "iterdir", "exists", "is_dir", "resolve", "readlink"):
             monkeypatch.setattr(Path, name, looked)
         monkeypatch.setattr(os, "listdir", looked)
+        monkeypatch.setattr(files, "_bytes", looked)
         monkeypatch.setattr("platform.machine", looked)
 
     return close_eyes

@@ -1,6 +1,7 @@
 """A source that fails or hangs costs a bounded time and gives its reason."""
 
 import threading
+import time
 
 import pytest
 
@@ -141,3 +142,28 @@ def test_a_surprise_in_a_paced_source_is_raised_and_the_source_is_asked_again():
     with pytest.raises(ZeroDivisionError):
         paced.read()
     assert paced.read() == 2
+
+
+def test_a_source_that_hangs_is_waited_for_once_and_again_after_it_came_back(released):
+    source = Source("It", lambda: released.wait() and 5)
+    assert source.answer(0.05, once=True)[0] is None
+    begin = time.monotonic()
+    for _ in range(10):
+        assert source.answer(5, once=True)[0] is None
+    assert time.monotonic() - begin < 1
+    released.set()
+    end = time.monotonic() + 10
+    while (answer := source.answer(5, once=True)) != (5, "") and time.monotonic() < end:
+        pass
+    assert answer == (5, "")
+    assert source.answer(5, once=True) == (5, ""), "it is waited for again"
+    assert source.close(5)
+
+
+def test_the_words_of_a_failure_end_once():
+    def read():
+        raise RuntimeError("Counters may be disabled.")
+
+    source = Source("The page file", read)
+    assert source.answer(5)[1] == "The page file could not be read: Counters may be disabled."
+    assert source.close(5)

@@ -3,7 +3,9 @@
 import struct
 import sys
 
+import psutil
 import pytest
+from firmware_tables import structure, table
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,9 +15,12 @@ from app.hardware.caches import parse_caches
 from app.hardware.cores import windows_classes
 from app.hardware.disk import read_medium
 from app.hardware.facts import Cache
+from app.hardware.identity import read_virtual
+from app.hardware.memory_modules import Swap, read_swap
 from app.hardware.power import read_power
 from app.hardware.sources import NotSeenError
 from app.hardware.windows import Core
+from app.hardware.windows_calls import PageFiles
 
 SAVER = "A1841308-3541-4FAB-BC81-F71556F20B4A"
 
@@ -30,6 +35,10 @@ def device(bus):
 
 def played(**answers):
     return PlayedAnswers({f"windows.{name}": Answer(value=value) for name, value in answers.items()})
+
+
+def firmware(tables):
+    return played(**{"GetSystemFirmwareTable.RSMB": (struct.pack("<4BI", 0, 3, 2, 0, len(tables)) + tables).hex()})
 
 
 def medium(tmp_path, **drive):
@@ -95,11 +104,40 @@ def test_a_windows_that_tells_nothing_of_power_is_not_seen(tmp_path):
         read_power(tmp_path, "win32", played())
 
 
+@pytest.mark.parametrize(
+    ("maker", "product", "virtual"),
+    [("QEMU", "Standard PC (Q35 + ICH9, 2009)", "KVM"), ("LENOVO", "21CB", "")],
+)
+def test_the_firmwares_names_tell_a_virtual_machine(tmp_path, maker, product, virtual):
+    assert read_virtual(tmp_path, "win32", firmware(table(maker=maker, product=product))) == virtual
+
+
+@pytest.mark.parametrize("tables", [table(maker="", product=""), b"", structure(127, b"")])
+def test_firmware_without_names_is_no_real_machine(tmp_path, tables):
+    with pytest.raises(NotSeenError, match="not whether it is a virtual one"):
+        read_virtual(tmp_path, "win32", firmware(tables))
+
+
+@pytest.mark.parametrize(
+    ("files", "swap"),
+    [
+        (PageFiles(8 << 30, 3 << 30), Swap(8 << 30, 5 << 30, "disk")),
+        (PageFiles(0, 0), Swap(0, 0, None)),
+        (PageFiles(1 << 30, 2 << 30), Swap(1 << 30, 0, "disk")),
+    ],
+)
+def test_page_files_are_told_without_performance_counters(tmp_path, monkeypatch, files, swap):
+    monkeypatch.setattr(windows_calls, "page_files", lambda: files)
+    monkeypatch.setattr(psutil, "swap_memory", lambda: pytest.fail("it needs counters that may be switched off"))
+    assert read_swap(tmp_path, "win32", LIVE) == swap
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="there they answer")
 @pytest.mark.parametrize(
     "ask",
     [
         windows_calls.firmware_tables,
+        lambda _answers: windows_calls.page_files(),
         windows_calls.power_status,
         windows_calls.power_scheme,
         windows_calls.cache_records,

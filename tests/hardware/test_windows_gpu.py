@@ -169,7 +169,7 @@ def test_counters_that_do_not_exist_are_tried_once_and_what_was_opened_is_closed
 
     def missing():
         tries.append(1)
-        raise NotSeenError("This Windows has no performance counters of GPU memory.")
+        raise NotSeenError("This Windows has no performance counters of GPUs.")
 
     reader = WindowsMemory([GEFORCE], 9, missing)
     for _ in range(3):
