@@ -23,6 +23,16 @@ from app.commands.memory import checked_plan
 from app.doctor.diagnosis import RULES, Diagnosis, examine
 from app.doctor.hints import Hint
 from app.doctor.observation import Observation
+from app.doctor.record import (
+    AnyLine,
+    CalibrationLine,
+    DiskLine,
+    FilesLine,
+    ModelLine,
+    observed,
+    read_record,
+    write_record,
+)
 from app.engine import protocol
 from app.engine.client import EngineClient
 from app.errors import EXIT_OK, AppError, ErrorCode
@@ -30,7 +40,7 @@ from app.hardware.engine_files import read_engine_files
 from app.hardware.facts import Machine
 from app.hardware.probe import probe
 from app.hardware.profile_file import read_profile
-from app.hardware.snapshot import read_snapshot
+from app.hardware.snapshot import Snapshot, read_snapshot, record
 from app.library import folders
 from app.library.disk_speed import with_disk_speed
 from app.library.load_memory import with_learnt
@@ -38,6 +48,7 @@ from app.library.speed_evidence import calibration_of, evidence_of
 from app.model import ModelFacts
 from app.placement.evidence import evidence_for, planned
 from app.placement.placing import refuse_hopeless
+from app.units import format_bytes
 
 _HEADINGS = {"problem": "PROBLEM", "slower": "SLOWER", "note": "NOTE"}
 
@@ -58,17 +69,36 @@ def add(add_command: AddCommand) -> None:
     other.add_argument(
         "--snapshot", metavar="FILE", help="judge the machine in this file, which `probe --record` wrote there"
     )
+    other.add_argument(
+        "--replay", metavar="FILE", help="judge once more what `doctor --record` wrote there: machine, model and answer"
+    )
+    command.add_argument(
+        "--record",
+        metavar="FILE",
+        help="also write what is judged by, for tests and reports of faults: the machine as `probe --record` does, "
+        "the model's tables, the plan, what the engine told, and the names of programs that hold memory; nothing that "
+        "was said",
+    )
     add_wishes(command)
     add_tuned(command)
 
 
 def _run(parsed: argparse.Namespace) -> int:
+    if parsed.replay is not None and (parsed.model is not None or parsed.load):
+        raise AppError(ErrorCode.BAD_USAGE, "--replay takes no MODEL: the record names its own.")
     described = _described(parsed)
     if parsed.load and (parsed.model is None or described is not None):
         raise AppError(ErrorCode.BAD_USAGE, "--load needs a MODEL, and this machine.")
+    if parsed.record is not None and (described is not None or parsed.replay is not None):
+        raise AppError(ErrorCode.BAD_USAGE, "--record is for this machine.")
     facts = facts_of(parsed.model) if parsed.model is not None else None
     notes: list[str] = []
-    seen = _here(parsed, facts, notes) if described is None else _planned_for(described, facts, parsed)
+    if parsed.replay is not None:
+        seen = read_record(folders.user_path(parsed.replay)).observation()
+    elif described is not None:
+        seen = _planned_for(described, facts, parsed)
+    else:
+        seen = _here(parsed, facts, notes)
     diagnosis = examine(seen)
     if parsed.json:
         print_json(_as_json(diagnosis, seen, notes))
@@ -98,7 +128,7 @@ def _planned_for(machine: Machine, facts: ModelFacts | None, parsed: argparse.Na
 
 def _here(parsed: argparse.Namespace, facts: ModelFacts | None, notes: list[str]) -> Observation:
     """This machine, also where its engine cannot be used: that is what it is asked for then."""
-    files = read_engine_files(contents=True)
+    lines: list[AnyLine] = [FilesLine(files=read_engine_files(contents=True))]
     # The disk is that of the model, where there is one.
     folder = Path(facts.files[0]).resolve().parent if facts is not None else folders.models_folder()
     with contextlib.ExitStack() as stack:
@@ -110,23 +140,43 @@ def _here(parsed: argparse.Namespace, facts: ModelFacts | None, notes: list[str]
                 raise
             told = f" ({error.detail.strip().splitlines()[-1]})" if error.detail.strip() else ""
             notes.append(f"The engine cannot be used, and no model is judged: {error.message}{told}")
-            return Observation(machine=probe(folder, (), None), engine_files=files)
-        machine = with_disk_speed(with_learnt(probe(folder, devices.gpus, devices.build)))
-        seen = Observation(
-            machine=machine, calibration=calibration_of(machine), engine_files=files, engine_pid=client.pid
-        )
-        if facts is None:
-            return seen
-        evidence = evidence_of(facts, machine)
-        plan = checked_plan(client, facts, machine, wishes(parsed), evidence)
-        notes += evidence.notes
-        seen = msgspec.structs.replace(
-            seen, calibration=evidence.calibration or seen.calibration, facts=facts, plan=plan, model_disk=machine.disk
-        )
-        if not parsed.load:
-            return seen
-        refuse_hopeless(plan, machine)
-        return watched_answer(client, seen, plan, facts, quiet=parsed.json)
+            snapshot, machine = _probed(parsed, folder, None)
+            return _recorded(parsed, folder, snapshot, lines, Observation(machine=machine))
+        snapshot, machine = _probed(parsed, folder, devices)
+        machine = with_disk_speed(with_learnt(machine))
+        lines.append(DiskLine(disk=machine.disk))
+        calibration = calibration_of(machine)
+        if facts is not None:
+            evidence = evidence_of(facts, machine)
+            plan = checked_plan(client, facts, machine, wishes(parsed), evidence)
+            notes += evidence.notes
+            calibration = evidence.calibration or calibration
+            lines.append(ModelLine(facts=facts, plan=plan))
+        if calibration is not None:
+            lines.append(CalibrationLine(calibration=calibration))
+        seen = Observation(machine=machine, engine_pid=client.pid)
+        if facts is not None and parsed.load:
+            refuse_hopeless(plan, machine)
+            lines += watched_answer(client, seen, plan, facts, quiet=parsed.json)
+        return _recorded(parsed, folder, snapshot, lines, seen)
+
+
+def _probed(
+    parsed: argparse.Namespace, folder: Path, devices: protocol.Devices | None
+) -> tuple[Snapshot | None, Machine]:
+    """This machine, and what its sources returned where that is to be written."""
+    gpus, build = (devices.gpus, devices.build) if devices is not None else ((), None)
+    return record(folder, gpus, build) if parsed.record is not None else (None, probe(folder, gpus, build))
+
+
+def _recorded(
+    parsed: argparse.Namespace, folder: Path, snapshot: Snapshot | None, lines: list[AnyLine], seen: Observation
+) -> Observation:
+    """What is judged by, written to the file where one was named."""
+    if snapshot is not None:
+        private = (Path.home(), folders.data_folder(), folders.models_folder(), folder)
+        write_record(folders.user_path(parsed.record), snapshot, lines, private)
+    return observed(seen, lines)
 
 
 # ---- output ------------------------------------------------------------------------------------
@@ -154,6 +204,13 @@ def _now(seen: Observation, key: str) -> object:
     return getattr(plan.policy, key) if hasattr(plan.policy, key) else getattr(plan, key)
 
 
+def _word(key: str, value: object) -> str:
+    """A plan's value as a person reads it."""
+    if value is None:
+        return "none"
+    return format_bytes(value) if key.endswith("_bytes") and isinstance(value, int) else str(value)
+
+
 def _print(diagnosis: Diagnosis, seen: Observation, notes: list[str]) -> None:
     for hint in diagnosis.hints:
         _print_hint(hint, seen)
@@ -175,5 +232,6 @@ def _print_hint(hint: Hint, seen: Observation) -> None:
     print(f"  {terminal.printable(hint.evidence)}")
     print(f"  Do: {terminal.printable(hint.action)}")
     for change in hint.fix:
-        print(f"      plan: {change.key} {_now(seen, change.key)} → {change.value}")
+        now, then = (_word(change.key, value) for value in (_now(seen, change.key), change.value))
+        print(f"      plan: {change.key} {now} → {then}")
     print()

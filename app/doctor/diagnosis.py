@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from app.doctor import experts, files, gpu, machine, memory, running, throttling
+from app.doctor import experts, files, gpu, machine, memory, reading, running, throttling
 from app.doctor.hints import SEVERITIES, Hint, NotJudged, UnjudgedError
 from app.doctor.observation import Observation
 
@@ -34,7 +34,8 @@ RULES: tuple[Rule, ...] = tuple(
         (running.MISSING_EXPERTS, "experts meant for the GPU", running.missing_experts),
         (running.IDLE_POOL, "use of the expert pool", running.idle_pool),
         (running.SPILL, "graphics memory that spills", running.spill),
-        (running.THRASHING, "reading while answering", running.thrashing),
+        (reading.THRASHING, "reading while answering", reading.thrashing),
+        (reading.WARM_UP, "experts on their way into memory", reading.warm_up),
         (throttling.THROTTLED, "graphics cards that slow themselves down", throttling.gpu_throttled),
         (memory.LOCKED, "locked memory", memory.locked_memory),
         (memory.UNMAPPED, "experts copied from a file larger than memory", memory.unmapped_file),

@@ -83,9 +83,9 @@ def _room(seen: Observation, plan: Plan, facts: ModelFacts, cache: protocol.Cach
     """A pool that is small or missing while its card has free memory."""
     device = plan.pool_device or plan.gpu
     gpu = seen.gpu(device)
-    if gpu is None or gpu.kind is not GpuKind.DISCRETE or device is None or seen.latest is None:
+    if gpu is None or gpu.kind is not GpuKind.DISCRETE or device is None:
         return None
-    sampled = next((its for its in seen.latest.gpus if its.device == device), None)
+    sampled = seen.card_now(device)
     if sampled is None or sampled.used_bytes is None or sampled.total_bytes is None:
         return None
     free = sampled.total_bytes - sampled.used_bytes

@@ -1,6 +1,6 @@
 """Rules about graphics cards: not seen, narrow link, old driver, memory taken by others, slower than the processor."""
 
-from app.doctor.hints import NOTE, PROBLEM, SLOWER, Hint, UnjudgedError
+from app.doctor.hints import NOTE, PROBLEM, SLOWER, Change, Hint, UnjudgedError
 from app.doctor.observation import NO_MODEL, Observation
 from app.hardware.facts import Gpu, GpuKind, Pcie, UnusedCard, one_row_per_card
 from app.hardware.matching import maker
@@ -129,17 +129,20 @@ def old_driver(seen: Observation) -> tuple[Hint, ...]:
         if (version and version < LEAST_CUDA_DRIVER) or (cuda and cuda < LEAST_CUDA):
             told_cuda = f", which runs CUDA up to {gpu.cuda}" if gpu.cuda else ""
             words = f"{gpu.name} has driver {gpu.driver_version or 'of unknown version'}{told_cuda}"
-            hints.append(_old(f"{words}; CUDA 12 needs {LEAST_CUDA_DRIVER[0]} or newer.", gpu.device))
+            words += f"; CUDA 12 needs {LEAST_CUDA_DRIVER[0]} or newer"
+            without = engine is not None and "CUDA" not in engine.backends
+            words += ". This engine uses the card without CUDA" if without else ""
+            hints.append(_old(f"{words}.", gpu.device, NOTE if without else PROBLEM))
     return tuple(hints)
 
 
-def _old(evidence: str, device: str) -> Hint:
+def _old(evidence: str, device: str, severity: str = PROBLEM) -> Hint:
     return Hint(
         rule=OLD_DRIVER,
         title="The graphics driver is too old",
         evidence=evidence,
         action="Install NVIDIA's current driver.",
-        severity=PROBLEM,
+        severity=severity,
         about=device,
     )
 
@@ -173,7 +176,7 @@ def _held(seen: Observation, gpu: Gpu) -> tuple[int, str, str] | None:
     words = ", ".join(f"{name} ({format_bytes(used)})" for used, name in counted[:4])
     words = words or ", ".join(program.name for program in others[:4])
     largest = others[0].name if counted or len(others) == 1 else ""
-    sampled = next((its for its in (seen.latest.gpus if seen.latest else ()) if its.device == gpu.device), None)
+    sampled = seen.card_now(gpu.device)
     if seen.loaded is not None and sampled is not None and sampled.others_bytes is not None:
         return sampled.others_bytes, words, largest  # newer than the probe, which may name an engine of before
     if counted:
@@ -222,7 +225,8 @@ def slow_gpu(seen: Observation) -> Hint | None:
                 evidence=f"{doubtful[device].name} ({device}) was measured to read {kind} weights at "
                 f"{best[kind] / 1e9:.1f} GB/s while decoding, the processor at {processor[kind] / 1e9:.1f}; the plan "
                 f"computes attention{f' and {len(on)} expert layers' if on else ''} there.",
-                action="Load the model without a GPU (`--gpu none`, or “No GPU” among the knobs).",
+                action="Load the model without a GPU (`--gpu none`).",
+                fix=(Change(key="gpu", value=None),),
                 about=device,
             )
         if shared:

@@ -12,11 +12,11 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         key: A field of `Plan`, or of its policy ("lock_bytes", "kind").
-        value: What it should be.
+        value: What it should be; None for no GPU.
     """
 
     key: str
-    value: int | str | tuple[int, ...]
+    value: int | str | tuple[int, ...] | None
 
 
 class Hint(msgspec.Struct, frozen=True, kw_only=True):

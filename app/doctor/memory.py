@@ -77,7 +77,7 @@ def locked_memory(seen: Observation) -> Hint | None:
         locked = pool.locked_bytes if pool is not None else 0
         if not locked:
             return None
-        available, margin = _available_now(seen), _margin(plan)
+        available, margin = _available_now(seen), left_free(plan)
         if available >= margin:
             return None
         evidence = (
@@ -120,7 +120,7 @@ def _copied(seen: Observation, *, larger: bool) -> Hint | None:
     if plan.residency != "repacked" or not copied or (facts.file_bytes > machine.ram.total_bytes) != larger:
         return None
     if seen.loaded is not None:
-        available, margin = _available_now(seen), _margin(plan)
+        available, margin = _available_now(seen), left_free(plan)
         short = margin - available
         words = f"{format_bytes(available)} are available now; {format_bytes(margin)} should be left free"
     else:
@@ -152,7 +152,7 @@ def unused_context(seen: Observation) -> Hint | None:
         raise UnjudgedError(NO_ANSWER)
     if answers.answers < ANSWERS_TO_JUDGE:
         raise UnjudgedError(f"It is judged after {ANSWERS_TO_JUDGE} answers; there were {answers.answers}.")
-    wanted = _enough(answers.longest_tokens)
+    wanted = enough_context(answers.longest_tokens)
     if plan.n_ctx < 2 * wanted:
         return None
     now, then = (kv_bytes(facts, n_ctx, plan.n_ubatch, plan.kv_type, plan.n_seq_max) for n_ctx in (plan.n_ctx, wanted))
@@ -181,11 +181,11 @@ def _of_use(seen: Observation, plan: Plan) -> bool:
     return DISK_LANE in plan.expert_lanes.values() or (
         seen.latest is not None
         and seen.latest.ram_available_bytes is not None
-        and seen.latest.ram_available_bytes < _margin(plan)
+        and seen.latest.ram_available_bytes < left_free(plan)
     )
 
 
-def _enough(tokens: int) -> int:
+def enough_context(tokens: int) -> int:
     """A context that holds twice as much as was used, as a power of two."""
     wanted = max(LEAST_CONTEXT, CONTEXT_BLOCK)
     while wanted < 2 * tokens:
@@ -199,10 +199,12 @@ def _available_now(seen: Observation) -> int:
         raise UnjudgedError("Main memory was not looked at since the load.")
     if latest.ram_available_bytes is None:
         raise UnjudgedError(latest.reasons.get("ram_available_bytes", "Nothing tells how much memory is available."))
+    if not 0 <= latest.ram_available_bytes <= seen.machine.ram.total_bytes:
+        raise UnjudgedError("What the system says to be available is more than all of its memory.")
     return latest.ram_available_bytes
 
 
-def _margin(plan: Plan) -> int:
+def left_free(plan: Plan) -> int:
     """What the plan leaves free of main memory."""
     return sum(part.bytes for part in plan.memory if part.device == CPU_LANE and part.part == "margin")
 

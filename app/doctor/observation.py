@@ -6,7 +6,8 @@ from app.doctor.hints import UnjudgedError
 from app.engine import protocol
 from app.hardware.engine_files import EngineFiles
 from app.hardware.facts import Disk, Gpu, Machine
-from app.hardware.samples import Sample
+from app.hardware.ram_programs import RamProgram
+from app.hardware.samples import GpuSample, Sample
 from app.model.facts import ModelFacts
 from app.placement.plan import Plan
 from app.placement.speed.calibration import Calibration
@@ -43,10 +44,12 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
         model_disk: The disk of the model's files.
         loaded: What the engine reported of its load as `plan` says.
         cache: The expert cache's facts, single experts included.
+        earlier: The same at moments of the last answer before that, oldest first; single experts may be left out.
         answers: What the answers were like.
         decoding: Samples during one answer's decoding, oldest first.
         latest: The last sample since the load.
         engine_pid: The engine's process, 0 where there is none.
+        programs: Other programs that hold main memory, largest first.
         engine_files: Whether the engine's own files are as they were installed.
     """
 
@@ -57,10 +60,12 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
     model_disk: Disk | None = None
     loaded: protocol.Loaded | None = None
     cache: protocol.CacheFacts | None = None
+    earlier: tuple[protocol.CacheFacts, ...] = ()
     answers: AnswerFigures | None = None
     decoding: tuple[Sample, ...] = ()
     latest: Sample | None = None
     engine_pid: int = 0
+    programs: tuple[RamProgram, ...] = ()
     engine_files: EngineFiles | None = None
 
     @property
@@ -114,6 +119,11 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
         """The GPU with that engine name."""
         return next((gpu for gpu in self.machine.gpus if gpu.device == device), None)
 
+    def card_now(self, device: str | None) -> GpuSample | None:
+        """The last sample of a card's memory; None where there is none, or its figures are of no card."""
+        sampled = next((its for its in (self.latest.gpus if self.latest else ()) if its.device == device), None)
+        return sampled if sampled is not None and _possible(sampled) else None
+
     def why_unseen(self, fact: str, otherwise: str, device: str = "") -> UnjudgedError:
         """Why the probe did not see a fact, as the error that says so.
 
@@ -126,3 +136,12 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
             if unseen.fact == fact and unseen.device in ("", device):
                 return UnjudgedError(unseen.why)
         return UnjudgedError(otherwise)
+
+
+def _possible(sampled: GpuSample) -> bool:
+    """Whether a card can be so: drivers have been seen to tell more in use than there is."""
+    total = sampled.total_bytes
+    parts = (sampled.used_bytes, sampled.process_bytes)
+    if total is None or total <= 0:
+        return all(part is None for part in parts)
+    return all(part is None or 0 <= part <= total for part in parts)

@@ -10,6 +10,8 @@ LEAST_SAMPLES = 5
 """Of one card during decoding; fewer are no rule of its behaviour."""
 MUCH_SHARE = 0.5
 """Throttled in less of the samples is a moment, not a state."""
+MOST_CELSIUS = 150
+"""No chip works at more: a driver that tells it lies, and the figure is left out."""
 _FAULTS = (HOT, HOT_HARDWARE, POWER_BRAKE, HARDWARE)
 """Not the power limit, which well used cards work at."""
 
@@ -41,10 +43,10 @@ def _throttled(device: str, faulty: list[GpuLoad], samples: int) -> Hint:
     causes = [word for word in _FAULTS if any(word in (load.throttled or ()) for load in faulty)]
     last = faulty[-1]
     figures = []
-    if last.celsius is not None:
+    if last.celsius is not None and 0 < last.celsius < MOST_CELSIUS:
         figures.append(f"{last.celsius:.0f} °C")
-    if last.core_mhz is not None:
-        most = f" of {last.core_max_mhz:.0f}" if last.core_max_mhz is not None else ""
+    if last.core_mhz is not None and last.core_mhz > 0:
+        most = f" of {last.core_max_mhz:.0f}" if last.core_max_mhz and last.core_max_mhz >= last.core_mhz else ""
         figures.append(f"{last.core_mhz:.0f}{most} MHz")
     told = f" In the last of them it had {' and '.join(figures)}." if figures else ""
     hot = HOT in causes or HOT_HARDWARE in causes

@@ -69,9 +69,19 @@ def test_a_fix_is_told_with_what_the_plan_has_now(home, model):
     assert fix["now"] > fix["value"]
 
 
-def test_a_load_on_a_software_device_judges_how_the_model_answers(home, model):
+def test_a_load_on_a_software_device_judges_how_the_model_answers_and_its_record_is_judged_alike(home, model):
     plan = ("--gpu", "Vulkan0", "--layers", 0, "--pool", "8MiB", "--policy", "manual", "--threads", 1)
-    found = run_json(home, model, "--load", *plan, GGML_VK_VISIBLE_DEVICES="0")
+    record = home / "run.jsonl"
+    found = run_json(home, model, "--load", *plan, "--record", record, GGML_VK_VISIBLE_DEVICES="0")
+    again = run_json(home, "--replay", record)
+    assert (again["hints"], again["fine"]) == (found["hints"], found["fine"])
+    assert [its["rule"] for its in again["not_judged"]] == [its["rule"] for its in found["not_judged"]]
+    assert str(home / "models") not in "".join(record.read_text(encoding="utf-8").splitlines()[1:])
+    kinds = [json.loads(line)["type"] for line in record.read_text(encoding="utf-8").splitlines()]
+    assert kinds[:2] == ["doctor_record", "engine_files"]
+    assert kinds.count("cache_facts") >= 3, "the engine was asked while it answered"
+    words = run(home, "--replay", record).stdout
+    assert "plan: kind manual → lru" in words
     idle = next(hint for hint in found["hints"] if hint["rule"] == "idle-pool")
     assert "8.0 MiB was asked for" in idle["evidence"]
     assert "0 were computed in it" in idle["evidence"]
@@ -84,6 +94,34 @@ def test_a_load_needs_a_model_and_this_machine(home, model):
     assert run(home, "--load").returncode == 2
     snapshot = SNAPSHOTS / "laptop_ryzen_uma.json"
     assert run(home, model, "--load", "--snapshot", snapshot).returncode == 2
+
+
+def test_records_are_of_this_machine_and_replays_of_their_own_model(home, model, tmp_path):
+    record = SNAPSHOTS / "pool_never_hit.jsonl"
+    assert run(home, model, "--replay", record).returncode == 2
+    assert run(home, "--replay", record, "--record", tmp_path / "x.jsonl").returncode == 2
+    assert (
+        run(home, "--snapshot", SNAPSHOTS / "laptop_ryzen_uma.json", "--record", tmp_path / "x.jsonl").returncode == 2
+    )
+    cut = tmp_path / "cut.jsonl"
+    cut.write_bytes(record.read_bytes()[:-20])
+    done = run(home, "--replay", cut)
+    assert done.returncode == 2
+    assert "cut.jsonl is no record" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_this_machine_alone_can_be_recorded(home, tmp_path):
+    record = tmp_path / "machine.jsonl"
+    found = run_json(home, "--record", record)
+    again = run_json(home, "--replay", record)
+    assert (again["hints"], again["fine"]) == (found["hints"], found["fine"])
+    assert [its["rule"] for its in again["not_judged"]] == [its["rule"] for its in found["not_judged"]]
+
+
+def test_sizes_in_a_fix_are_told_as_people_read_them(home):
+    done = run(home, "--replay", SNAPSHOTS / "memory_spills.jsonl")
+    assert "plan: pool_bytes 2.0 GiB → 640.0 MiB" in done.stdout
 
 
 def test_an_engine_that_does_not_start_is_told_and_the_machine_judged_all_the_same(home, tmp_path):

@@ -97,6 +97,9 @@ def test_a_driver_before_cuda_12_is_too_old():
     found = hint(seen_of(replaced(its, gpus=(old,))), "old-driver")
     assert "470.256.02" in found.evidence
     assert "11.4" in found.evidence
+    assert found.severity == "problem"
+    vulkan = replaced(its.engine, backends=("CPU", "Vulkan"))
+    assert hint(seen_of(replaced(its, gpus=(old,), engine=vulkan)), "old-driver").severity == "note"
 
 
 def test_the_engine_itself_is_no_other_program():

@@ -98,6 +98,15 @@ def test_where_nobody_counts_spilling_it_is_not_judged():
     assert "Windows" in why(spilling(None), "spill")
 
 
+def test_a_driver_that_tells_more_in_use_than_there_is_is_not_believed():
+    assert "Nothing tells" in why(spilling(1536 * MIB, used=40 * GIB), "spill")
+
+
+def test_a_pool_that_fills_by_itself_is_given_time():
+    seen = loaded(planned(CARD, pool_bytes=GIB), cache=cache(pool(), tokens=20, hits=0, misses=7000))
+    assert "64 tokens" in why(seen, "idle-pool")
+
+
 # ---- thrashing ---------------------------------------------------------------------------------
 
 

@@ -44,3 +44,10 @@ def test_too_few_samples_and_another_cards_are_not_judged():
 def test_a_driver_that_does_not_tell_is_named_as_the_reason():
     seen = answering(*[None] * 8, reasons={"throttled": "The driver does not tell."})
     assert why(seen, "gpu-throttled") == "The driver does not tell."
+
+
+def test_figures_that_no_card_has_are_left_out_of_the_words():
+    found = hint(answering(*[(HOT,)] * 6, celsius=4000.0, core_mhz=0.0, core_max_mhz=0.0), "gpu-throttled")
+    assert "6 of 6 samples" in found.evidence
+    assert "°C" not in found.evidence
+    assert "MHz" not in found.evidence
