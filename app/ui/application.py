@@ -8,7 +8,7 @@ import os
 import signal
 from pathlib import Path
 
-from PySide6.QtCore import QTimer
+from PySide6.QtCore import QLocale, QTimer
 from PySide6.QtWidgets import QApplication, QMessageBox
 
 from app.chat.store import ConversationStore
@@ -26,6 +26,7 @@ from app.ui.main_window import APP_NAME, build_window
 from app.ui.settings import MAX_TOKENS, TEMPERATURE, THEME, Settings
 from app.ui.speed_memory import SpeedMemory
 from app.ui.theme import Theme
+from app.ui.words import locale_of_words
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +42,7 @@ def run(argv: list[str]) -> int:
     application.setApplicationName("expert-lanes")
     application.setApplicationDisplayName(APP_NAME)
     application.setDesktopFileName("expert-lanes")
+    QLocale.setDefault(locale_of_words())
     # Ctrl+C in a terminal ends the window at once; what was shown is stored, and the engine ends with us.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
@@ -111,12 +113,26 @@ def _run_window(application: QApplication, theme: Theme, settings: Settings, con
         log.info("window closed")
 
 
+_SEEN_LATER = (
+    "app.ui.chat.page",
+    "app.ui.lanes.panel",  # which brings numpy
+    "app.ui.graphs.panel",
+    "app.ui.tuning.panel",
+    "app.ui.tuning.curve_page",  # which brings pyqtgraph, 320 ms of computing (two cores, November 2026)
+    "app.ui.tuning.knobs_page",
+    "app.ui.tuning.autotune_page",
+    "app.ui.settings_dialog",
+)
+"""What is imported where it is first shown, in the order in which that is likely to be."""
+
+
 def _warm_up() -> None:
-    """Import off the UI thread what the chat and its docks need when they are first seen."""
+    """Import off the UI thread what the chat and its docks need when they are first seen; no widget is made."""
     from app.ui.chat import markdown  # noqa: PLC0415 - the first window needs none of it
 
     markdown.warm_up()
-    importlib.import_module("pyqtgraph")  # which brings numpy
+    for name in _SEEN_LATER:
+        importlib.import_module(name)
 
 
 def _forced_look(settings: Settings) -> str | None:

@@ -25,6 +25,7 @@ class Job:
         self._function = function
         self._on_success: Callable[[Any], None] | None = None
         self._on_failure: Callable[[AppError], None] | None = None
+        self._on_end: Callable[[Exception | None], None] | None = None
 
     def success(self, handler: Callable[[Any], None]) -> "Job":
         """Call `handler(result)` on the UI thread when the function returns."""
@@ -39,6 +40,15 @@ class Job:
         self._on_failure = handler
         return self
 
+    def always(self, handler: Callable[[Exception | None], None]) -> "Job":
+        """Call `handler(error)` on the UI thread when the function ended, however it did, before any other handler.
+
+        `error` is what it raised, None where it returned. Whoever counts on the end, such as to take the next job,
+        belongs here: an exception that nobody expected reaches no other handler.
+        """
+        self._on_end = handler
+        return self
+
     def execute(self) -> tuple[Any, Exception | None]:
         """Run the function; called on a pool thread. Returns its result or what it raised."""
         try:
@@ -48,6 +58,8 @@ class Job:
 
     def deliver(self, result: Any, error: Exception | None) -> None:
         """Hand out what `execute` returned; called on the UI thread."""
+        if self._on_end is not None:
+            self._on_end(error)
         if error is None:
             if self._on_success is not None:
                 self._on_success(result)

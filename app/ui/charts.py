@@ -10,14 +10,14 @@ from pathlib import Path
 import numpy as np
 import pyqtgraph as pg
 from PySide6.QtCore import QRect, QRectF, QSize, Qt
-from PySide6.QtGui import QColor, QImage, QPainter
+from PySide6.QtGui import QColor, QFont, QImage, QPainter
 from PySide6.QtSvg import QSvgGenerator
 from PySide6.QtWidgets import QApplication
 
 from app.placement.scenarios.figure import Figure
 from app.placement.scenarios.results import CaseResult
 from app.placement.scenarios.schedule import OURS
-from app.ui.theme import LIGHT, mix
+from app.ui.theme import LIGHT, mix, text_points
 from app.ui.words import number
 
 WIDTH = 1080
@@ -29,6 +29,7 @@ SCALE = 2
 _GROUP_WIDTH = 0.84
 _HEADROOM = 1.34  # the legend is there
 _LABEL_POINTS = 9
+_AXIS_WIDTH = 56
 _STYLES = (Qt.PenStyle.SolidLine, Qt.PenStyle.DashLine, Qt.PenStyle.DotLine, Qt.PenStyle.DashDotLine)
 _SYMBOLS = "osdt"
 
@@ -87,19 +88,20 @@ def save(path: Path, title: str, panels: Sequence[Panel]) -> None:
     if application is None and sys.platform != "win32":  # which has a screen for every process
         os.environ["QT_QPA_PLATFORM"] = "offscreen"
     pg.mkQApp()
-    height = TITLE_HEIGHT + PANEL_HEIGHT * len(panels)
-    view = pg.GraphicsLayoutWidget(show=False, size=(WIDTH, height))
+    # All of it grows with the texts: larger ones would lie over each other.
+    width, height = (round(text_points(its)) for its in (WIDTH, TITLE_HEIGHT + PANEL_HEIGHT * len(panels)))
+    view = pg.GraphicsLayoutWidget(show=False, size=(width, height))
     try:
         view.setAttribute(Qt.WidgetAttribute.WA_DontShowOnScreen)
         view.setAntialiasing(True)
         view.setBackground(LIGHT.surface)
-        view.addLabel(title, row=0, col=0, size="13pt", bold=True, color=LIGHT.text)
+        view.addLabel(title, row=0, col=0, size=_points(13), bold=True, color=LIGHT.text)
         for row, panel in enumerate(panels, start=1):
             _draw(view.addPlot(row=row, col=0), panel)
-        view.resize(WIDTH, height)
+        view.resize(width, height)
         view.show()
         QApplication.processEvents()  # the layout takes its places
-        _write(view, path, QSize(WIDTH, height))
+        _write(view, path, QSize(width, height))
     finally:
         view.close()
         view.deleteLater()
@@ -162,7 +164,7 @@ def _by_place(results: Sequence[CaseResult], variant: str) -> list[CaseResult | 
 
 
 def _draw(plot: pg.PlotItem, panel: Panel) -> None:
-    plot.setTitle(panel.title, color=LIGHT.text, size="11pt")
+    plot.setTitle(panel.title, color=LIGHT.text, size=_points(11))
     plot.setMenuEnabled(False)
     plot.hideButtons()
     plot.showGrid(x=False, y=True, alpha=0.15)
@@ -170,10 +172,16 @@ def _draw(plot: pg.PlotItem, panel: Panel) -> None:
         axis = plot.getAxis(side)
         axis.setPen(pg.mkPen(LIGHT.border, width=1))
         axis.setTextPen(LIGHT.text)
+        axis.setTickFont(_font())
         axis.enableAutoSIPrefix(False)
     plot.getAxis("bottom").setTicks([list(enumerate(panel.places))])
-    plot.getAxis("left").setWidth(56)
-    legend = plot.addLegend(offset=(-8, 4), colCount=len(panel.series), labelTextColor=LIGHT.text, labelTextSize="9pt")
+    plot.getAxis("left").setWidth(text_points(_AXIS_WIDTH))
+    legend = plot.addLegend(
+        offset=(-8, 4),
+        colCount=len(panel.series),
+        labelTextColor=LIGHT.text,
+        labelTextSize=_points(_LABEL_POINTS),
+    )
     legend.setBrush(LIGHT.surface)
     for index, series in enumerate(panel.series):
         if panel.lines:
@@ -202,9 +210,7 @@ def _draw_bars(plot: pg.PlotItem, series: Series, index: int, count: int) -> Non
     _draw_spread(plot, places, width * 0.3, LIGHT.text)
     for place, figure in places.items():
         label = pg.TextItem(_short(figure.median), color=LIGHT.text, anchor=(0.5, 1.0))
-        font = label.textItem.font()
-        font.setPointSize(_LABEL_POINTS)
-        label.setFont(font)
+        label.setFont(_font())
         plot.addItem(label)
         label.setPos(place, figure.most)
 
@@ -241,6 +247,17 @@ def _draw_spread(plot: pg.PlotItem, places: dict[float, Figure], beam: float, co
                 pen=pg.mkPen(color, width=1),
             )
         )
+
+
+def _points(points: float) -> str:
+    """A size of text beside the application's own font, as pyqtgraph is told it."""
+    return f"{text_points(points):g}pt"
+
+
+def _font() -> QFont:
+    font = QApplication.font()
+    font.setPointSizeF(text_points(_LABEL_POINTS))
+    return font
 
 
 def _color(series: Series) -> QColor:

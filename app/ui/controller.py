@@ -21,6 +21,7 @@ from app.ui.engine import Engine
 from app.ui.engine_watch import EngineWatch
 from app.ui.expert_cache import ExpertCache
 from app.ui.loader import Loader, Loading
+from app.ui.measured_answers import MeasuredAnswers
 from app.ui.smaller_plan import smaller_plan
 
 if TYPE_CHECKING:
@@ -38,6 +39,12 @@ class Controller(QObject):
     engine died: nothing is loaded), "lent" (auto-tune measures with it). A model that cannot be chosen, a question the
     engine refuses and a store that cannot be written are told by `failed` and leave what is loaded. A load that the
     user cancels ends in "empty" and is not told as a failure.
+
+    Attributes:
+        answers: What the answers of the loaded model reached (MeasuredAnswers).
+        background: The window's pool for work off the UI thread.
+        engine_watch: Tells where the engine is gone, or silent.
+        models_folder: Where models are kept.
 
     Signals:
         state_changed: The new state.
@@ -80,16 +87,16 @@ class Controller(QObject):
     ) -> None:
         """`sampling` gives the sampling and the most tokens of the next answer."""
         super().__init__(parent)
-        self._engine, self._models_folder, self._read_facts = engine, models_folder, read_facts
-        self._background = Background(self)
+        self._engine, self.models_folder, self._read_facts = engine, models_folder, read_facts
+        self.background = Background(self)
         self._conversation = Conversation(engine, store, sampling, self)
         self._cache = ExpertCache(engine, self)
-        self._watch = EngineWatch(engine, self)
+        self.engine_watch = EngineWatch(engine, self)
         self._loader = Loader(engine, self)
         self._state = EMPTY
         self._chooser = Chooser(
             engine,
-            self._background,
+            self.background,
             lambda gpus, build: probe(models_folder, gpus, build),
             lambda: self._state in (LOADING, ANSWERING),
             self,
@@ -99,17 +106,18 @@ class Controller(QObject):
         self._plan: Plan | None = None
         self._before_lending: Loading | None = None
         engine.event.connect(self._take)
-        self._watch.lost.connect(self._lose_engine)
+        self.engine_watch.lost.connect(self._lose_engine)
         self._loader.progress.connect(self.load_progress)
         self._loader.loaded.connect(self._load_done)
         self._loader.failed.connect(self._load_failed)
         self._chooser.machine_found.connect(self._set_machine)
         self._chooser.model_read.connect(self._set_facts)
-        self._chooser.engine_hangs.connect(self._watch.end)
+        self._chooser.engine_hangs.connect(self.engine_watch.end)
         self._chooser.failed.connect(self.failed)
         for name in ("answer_started", "token", "prompt_progress", "finished", "failed"):
             getattr(self._conversation, name).connect(getattr(self, name))
         self._conversation.ended.connect(self._answer_ended)
+        self.answers = MeasuredAnswers(self)
 
     @property
     def engine(self) -> Engine:
@@ -125,16 +133,6 @@ class Controller(QObject):
     def cache(self) -> ExpertCache:
         """The loaded model's expert cache."""
         return self._cache
-
-    @property
-    def background(self) -> Background:
-        """The window's pool for work off the UI thread."""
-        return self._background
-
-    @property
-    def models_folder(self) -> Path:
-        """Where models are kept."""
-        return self._models_folder
 
     @property
     def state(self) -> str:
@@ -337,7 +335,7 @@ class Controller(QObject):
         self._conversation.stop()
         self._conversation.interrupt()
         self._engine.shutdown()
-        self._background.wait()
+        self.background.wait()
 
     # ---- engine events ------------------------------------------------------------------------
 
@@ -382,6 +380,7 @@ class Controller(QObject):
         if state != self._state:
             self._state = state
             self._cache.set_answering(state == ANSWERING)
+            self.engine_watch.set_watching(state in (READY, ANSWERING))
             self.state_changed.emit(state)
 
     def _set_machine(self, machine: Machine) -> None:

@@ -1,6 +1,8 @@
 """The engine's expert cache as the window knows it: reads its facts while someone looks, and changes it."""
 
+import itertools
 import logging
+import operator
 from typing import Any
 
 import msgspec
@@ -14,7 +16,8 @@ from app.placement.cache import facts as cache_facts
 from app.placement.plan import CPU_LANE, DISK_LANE, CachePolicy, Plan
 from app.placement.planner import with_lanes
 from app.ui.engine import Engine
-from app.ui.live_plan import Pins, orders_of, pins_of
+from app.ui.live_plan import MemoryBudget, Pins, orders_of, pins_of
+from app.ui.memory_requests import MemoryRequests
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +37,7 @@ class ExpertCache(QObject):
     Signals:
         changed: Facts, the last answer's report, or what is under way changed.
         not_taken: The engine did not make a change, and goes on with something else (both are pins by
-            (layer, expert), bytes of the pool, or a CachePolicy); `refused` follows.
+            (layer, expert), bytes of the pool, a MemoryBudget, or a CachePolicy); `refused` follows.
         refused: The engine did not make a change, or could not tell its facts (AppError).
     """
 
@@ -67,6 +70,7 @@ class ExpertCache(QObject):
         self._policy_set: CachePolicy | None = None
         self._policy_taken: CachePolicy | None = None
         self._pins: dict[tuple[int, int], str] = {}
+        self._memory = MemoryRequests(engine.send)
         self._poll = QTimer(self)
         self._poll.setInterval(POLL_MILLISECONDS)
         self._poll.timeout.connect(self._tick)
@@ -93,9 +97,22 @@ class ExpertCache(QObject):
         return bool(self._pool_id)
 
     @property
+    def budgeting(self) -> bool:
+        """True while the engine changes the budget of main memory."""
+        return self._memory.busy
+
+    @property
+    def memory_chosen(self) -> int:
+        """The budget of main memory that the engine chose at the load; 0 where nobody has seen it."""
+        return self._memory.chosen or 0
+
+    @property
     def ordered(self) -> dict[tuple[int, int], str]:
         """Pins by (layer, expert) that the engine was told and has not answered yet."""
-        return {cell: pin for pins in self._ordered.values() for cell, pin in pins.items()}
+        made: dict[tuple[int, int], str] = {}
+        for pins in self._ordered.values():
+            made.update(pins)
+        return made
 
     @property
     def polling(self) -> bool:
@@ -137,6 +154,7 @@ class ExpertCache(QObject):
         self._ordered.clear()
         self._pins_before.clear()
         self._policy_ids.clear()
+        self._memory.forget()
         self._deaf = False
         self._set_polling()
         self.changed.emit()
@@ -151,26 +169,32 @@ class ExpertCache(QObject):
         """`plan` with what the user changed at run time, or a load would undo it.
 
         Pins are carried whenever `facts` is the model they were made for, also after the engine died.
-        The pool's size and the policy are carried only from a model that is loaded now, as the engine was
-        told last, and where `plan` does not ask for others than the loaded plan did.
+        The pool's size, the budget of memory and the policy are carried only from a model that is loaded now, as the
+        engine was told last, and where `plan` does not ask for others than the loaded plan did.
         """
         if facts.fingerprint != self._model:
             return plan
         here = _single_layers(plan)
         # Of other layers the plan keeps its own: they are without effect until the layer comes back.
         before = pins_of(plan)
-        kept = {cell: pin for cell, pin in before.items() if cell[0] not in here}
-        kept |= {cell: pin for cell, pin in self._pins.items() if cell[0] in here and pin != "auto"}
+        kept = {} if _all_in(before, here) else {cell: pin for cell, pin in before.items() if cell[0] not in here}
+        if not kept and "auto" not in self._pins.values() and _all_in(self._pins, here):
+            kept = self._pins
+        else:
+            kept |= {cell: pin for cell, pin in self._pins.items() if cell[0] in here and pin != "auto"}
         pins = plan.pins if kept == before else orders_of(kept)
         size, policy = plan.pool_bytes, plan.policy
         if self._plan is not None and self._pool_set is not None and self._plan.pool_bytes == size:
             size = self._pool_set
         if self._plan is not None and self._policy_set is not None and self._plan.policy == policy:
             policy = self._policy_set
-        if (pins, size, policy) == (plan.pins, plan.pool_bytes, plan.policy):
+        budget, told = plan.resident_bytes, self._memory.set
+        if self._plan is not None and told is not None and self._plan.resident_bytes == budget:
+            budget = told.bytes
+        if (pins, size, policy, budget) == (plan.pins, plan.pool_bytes, plan.policy, plan.resident_bytes):
             return plan
-        carried = msgspec.structs.replace(plan, pins=pins, pool_bytes=size, policy=policy)
-        if size == plan.pool_bytes or machine is None:
+        carried = msgspec.structs.replace(plan, pins=pins, pool_bytes=size, policy=policy, resident_bytes=budget)
+        if (size, budget) == (plan.pool_bytes, plan.resident_bytes) or machine is None:
             return carried
         return with_lanes(carried, facts, machine, (), CPU_LANE)  # moves nothing, and predicts anew
 
@@ -190,6 +214,22 @@ class ExpertCache(QObject):
         self._pool_id = self._engine.send(protocol.SetPool, pool_bytes=pool_bytes, staging_bytes=staging)
         self.changed.emit()
 
+    def set_memory(self, budget: MemoryBudget, fitting: int) -> None:
+        """Give mapped experts another budget; `fitting` is told for an engine's own choice that nobody has seen."""
+        if self._plan is not None:
+            self._memory.set_budget(budget, fitting)
+            self.changed.emit()
+
+    def warm_memory(self) -> None:
+        """Have the hottest mapped experts read into memory, in the background."""
+        if self._plan is not None:
+            self._memory.warm()
+
+    def release_memory(self) -> None:
+        """Have the memory of mapped experts given up; they are read again when they are needed."""
+        if self._plan is not None:
+            self._memory.release()
+
     def send_pins(self, pins: Pins) -> None:
         """Pin experts to "gpu" or "cpu", or leave them to the policy ("auto"), in layers that are computed one by one.
 
@@ -199,7 +239,8 @@ class ExpertCache(QObject):
         if self._plan is not None and pins:
             request = self._engine.send(protocol.SetPins, pins=orders_of(pins))
             self._ordered[request] = pins
-            self._pins_before[request] = {cell: self._pins.get(cell, "auto") for cell in pins}
+            before = map(self._pins.get, pins, itertools.repeat("auto"))  # there may be thousands
+            self._pins_before[request] = dict(zip(pins, before, strict=True))
             self._pins |= pins
             self.changed.emit()
 
@@ -269,6 +310,8 @@ class ExpertCache(QObject):
             self._take_change(event, pins, before)
         elif event.id in self._policy_ids:
             self._take_policy(event, self._policy_ids.pop(event.id))
+        elif self._memory.concerns(event.id):
+            self._take_memory(event)
 
     def _forget_order(self, before: Pins) -> None:
         """The engine did not take an order: its experts are as before it, where they were not ordered anew meanwhile.
@@ -311,6 +354,16 @@ class ExpertCache(QObject):
         instead = wanted if self._policy_ids else self._policy_taken or loaded  # else a later answer says it
         self._take_change(event, wanted, instead)
 
+    def _take_memory(self, event: Any) -> None:
+        answered = self._memory.take(event, MemoryBudget(self._plan.resident_bytes if self._plan else None))
+        if answered is not None:
+            self._take_change(event, *answered)
+        elif isinstance(event, protocol.CacheFacts):
+            self._show(event, experts=bool(event.layers))
+            self._settle()
+        elif isinstance(event, protocol.Failed):
+            self._refuse(event)
+
     def _take_change(self, event: Any, wanted: object, instead: object) -> None:
         """The engine answers a change; `instead` is what it goes on with where it did not make it."""
         if isinstance(event, protocol.CacheFacts):
@@ -326,12 +379,18 @@ class ExpertCache(QObject):
             # Who asked for the totals alone did not say that there are no experts.
             facts = msgspec.structs.replace(facts, layers=self._facts.layers)
         self._facts = facts
+        self._memory.see(facts, self._plan.resident_bytes if self._plan is not None else None)
         self.changed.emit()
 
     def _refuse(self, event: protocol.Failed) -> None:
         error: AppError = client.error_of(event)
         log.warning("expert cache: %s", error.message)
         self.refused.emit(error)
+
+
+def _all_in(pins: Pins, layers: set[int]) -> bool:
+    """Whether all pins are of these layers; asked for thousands of them, it is quicker than to pick them out."""
+    return layers.issuperset(map(operator.itemgetter(0), pins))
 
 
 def _single_layers(plan: Plan) -> set[int]:

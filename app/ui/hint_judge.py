@@ -1,5 +1,6 @@
 """Judges an observation beside the UI thread, with the rest of what is judged by: what has to be read from files."""
 
+import os
 from functools import partial
 from pathlib import Path
 
@@ -7,9 +8,11 @@ import msgspec
 
 from app.doctor.diagnosis import Diagnosis, examine
 from app.doctor.observation import Observation
+from app.doctor.reading import THRASHING
 from app.hardware.disk import read_medium
 from app.hardware.engine_files import EngineFiles, read_engine_files
 from app.hardware.facts import Disk, Machine
+from app.hardware.ram_programs import read_ram_programs
 from app.hardware.sources import Source
 from app.library.disk_speed import with_disk_speed
 from app.library.speed_evidence import calibration_of
@@ -38,7 +41,12 @@ class Judge:
             calibration=calibration_of(machine),
             engine_files=self._files,
         )
-        return examine(whole)
+        diagnosis = examine(whole)
+        if any(hint.rule == THRASHING for hint in diagnosis.hints):
+            # Only then is it worth asking who else holds main memory.
+            programs = read_ram_programs(but=frozenset((os.getpid(), seen.engine_pid)))
+            diagnosis = examine(msgspec.structs.replace(whole, programs=programs))
+        return diagnosis
 
     def _model_disk(self, machine: Machine, facts: ModelFacts | None) -> Disk:
         """The disk of the model's files: that of the models folder where they are in it."""

@@ -12,6 +12,7 @@ from app.hardware.facts import Machine
 from app.hardware.fingerprint import fingerprint
 from app.model.facts import ModelFacts
 from app.ui.controller import LENT, LOADING, Controller
+from app.ui.hint_cache import AnswerCaches
 from app.ui.hint_samples import AnswerSamples, MakeSampler, sampler_of
 from app.ui.settings import HIDDEN_HINTS, Settings
 
@@ -53,6 +54,7 @@ class HintWatch(QObject):
         self._controller = controller
         self._settings = settings
         self._samples = AnswerSamples(controller, self, make_sampler=make_sampler)
+        self._caches = AnswerCaches(controller, self)
         self._answers = 0
         self._longest = 0
         self._judge: Judge | None = None
@@ -137,7 +139,7 @@ class HintWatch(QObject):
         seen, failed = self._observation(machine), self._failed
         self._failed = False
         job = self._controller.background.run(lambda: self._judged(seen, engine_failed=failed))
-        job.success(lambda diagnosis: self._take(seen, diagnosis))
+        job.always(self._judgement_ended).success(lambda diagnosis: self._take(seen, diagnosis))
 
     def _judged(self, seen: Observation, *, engine_failed: bool) -> "Diagnosis":
         """On a pool thread, one judgement at a time."""
@@ -161,14 +163,17 @@ class HintWatch(QObject):
             plan=plan,
             loaded=controller.loaded_report,
             cache=controller.cache.facts,
+            earlier=self._caches.earlier if loaded else (),
             answers=answers if loaded else None,
             decoding=self._samples.decoding if loaded else (),
             latest=self._samples.latest if loaded else None,
             engine_pid=controller.engine.pid or 0,
         )
 
-    def _take(self, seen: Observation, diagnosis: "Diagnosis") -> None:
+    def _judgement_ended(self, _error: Exception | None) -> None:
         self._judging = False
+
+    def _take(self, seen: Observation, diagnosis: "Diagnosis") -> None:
         if (diagnosis.hints, seen.facts) != (self._all, self.facts):
             self._all, self.facts = diagnosis.hints, seen.facts
             log.info("hints: %s", ", ".join(hint.rule for hint in self._all) or "none")

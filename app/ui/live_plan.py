@@ -1,24 +1,37 @@
-"""The parts of a plan that an engine takes without a reload: pins, the pool's size and the policy. Pure, no Qt."""
+"""The parts of a plan that an engine takes without a reload: pins, pool, policy, main memory. Pure, no Qt."""
 
 import collections
+import itertools
+import operator
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 import msgspec
 
 from app.hardware.facts import Machine
 from app.model.facts import ModelFacts
 from app.placement.memory import predict
-from app.placement.plan import CachePolicy, ExpertPin, Plan
+from app.placement.plan import CPU_LANE, CachePolicy, ExpertPin, Plan
 
 AUTO_PIN, GPU_PIN, CPU_PIN = "auto", "gpu", "cpu"
 _OF_THE_POOL = ("pool", "staging")
+_OF_THE_BUDGET = (CPU_LANE, "experts")
 
 Pins = Mapping[tuple[int, int], str]
 """Pins by (layer, expert)."""
 
 
+@dataclass(frozen=True)
+class MemoryBudget:
+    """Most main memory of mapped experts, in bytes, told apart from a pool's size; as `Plan.resident_bytes`."""
+
+    bytes: int | None
+
+
 _read: collections.deque[tuple[tuple[ExpertPin, ...], dict[tuple[int, int], str]]] = collections.deque(maxlen=4)
 """The pins that were read last: a plan may have thousands of them, and an order reads the same ones several times."""
+_made: collections.deque[tuple[tuple[ExpertPin, ...], dict[tuple[int, int], str]]] = collections.deque(maxlen=2)
+"""The orders that were put together last: mostly those of a plan go to its engine next."""
 
 
 def pins_of(plan: Plan) -> dict[tuple[int, int], str]:
@@ -34,7 +47,9 @@ def pins_of(plan: Plan) -> dict[tuple[int, int], str]:
 def with_pins(plan: Plan, pins: Pins) -> Plan:
     """`plan` with these experts pinned, or left to the policy where they say so; the others keep their pins."""
     before = pins_of(plan)
-    kept = {cell: pin for cell, pin in (before | dict(pins)).items() if pin != AUTO_PIN}
+    kept = before | dict(pins)
+    if AUTO_PIN in pins.values():
+        kept = {cell: pin for cell, pin in kept.items() if pin != AUTO_PIN}
     if kept == before:
         return plan
     made = orders_of(kept)
@@ -56,6 +71,20 @@ def with_pool_bytes(plan: Plan, pool_bytes: int, facts: ModelFacts, machine: Mac
     return msgspec.structs.replace(resized, memory=memory)
 
 
+def with_memory_budget(plan: Plan, budget: MemoryBudget, facts: ModelFacts, machine: Machine) -> Plan:
+    """`plan` with another budget of main memory for mapped experts, in its choices and its predicted memory."""
+    if budget.bytes == plan.resident_bytes:
+        return plan
+    changed = msgspec.structs.replace(plan, resident_bytes=budget.bytes, speed=None, tuned="")
+    predicted = predict(facts, machine, changed)
+    if predicted == predict(facts, machine, plan):
+        return changed
+    # Only what the budget changes is predicted anew: the rest may be known better, from a dry run.
+    known = {(part.device, part.part): part for part in plan.memory if (part.device, part.part) != _OF_THE_BUDGET}
+    memory = tuple(known.get((part.device, part.part), part) for part in predicted)
+    return msgspec.structs.replace(changed, memory=memory)
+
+
 def with_policy(plan: Plan, policy: CachePolicy) -> Plan:
     """`plan` with another policy; its speed is not predicted any more."""
     return plan if policy == plan.policy else msgspec.structs.replace(plan, policy=policy, speed=None, tuned="")
@@ -64,21 +93,25 @@ def with_policy(plan: Plan, policy: CachePolicy) -> Plan:
 def changed_pins(before: Plan, after: Plan) -> dict[tuple[int, int], str]:
     """The pins that make those of `before` into those of `after`; "auto" for what is not pinned any more."""
     old, new = pins_of(before), pins_of(after)
-    gone = {cell: AUTO_PIN for cell in old if cell not in new}  # in order, which is quick to sort
-    return gone | {cell: pin for cell, pin in new.items() if old.get(cell) != pin}
+    gone = dict.fromkeys([cell for cell in old if cell not in new], AUTO_PIN)  # in order, which is quick to sort
+    was = old.get
+    return gone | ({cell: pin for cell, pin in new.items() if was(cell) != pin} if old else new)
 
 
 def orders_of(pins: Pins) -> tuple[ExpertPin, ...]:
     """Pins as orders for the engine."""
-    return tuple([ExpertPin(layer=layer, expert=expert, pin=pin) for (layer, expert), pin in sorted(pins.items())])
+    for made, its in _made:
+        if its == pins:
+            return made
+    made = tuple([ExpertPin(layer=layer, expert=expert, pin=pin) for (layer, expert), pin in sorted(pins.items())])
+    _made.append((made, dict(pins)))
+    return made
 
 
 def cells_of(pins: Iterable[tuple[int, int]]) -> dict[int, tuple[int, ...]]:
     """The experts of pins by layer, both rising."""
-    made: dict[int, list[int]] = {}
-    for layer, expert in sorted(pins):
-        made.setdefault(layer, []).append(expert)
-    return {layer: tuple(experts) for layer, experts in made.items()}
+    its = itertools.groupby(sorted(pins), operator.itemgetter(0))
+    return {layer: tuple([expert for _layer, expert in cells]) for layer, cells in its}
 
 
 def without_change(plan: Plan, wanted: object, instead: object, facts: ModelFacts, machine: Machine) -> Plan:
@@ -86,13 +119,16 @@ def without_change(plan: Plan, wanted: object, instead: object, facts: ModelFact
 
     Args:
         plan: The plan; what it does not have of the change, or has otherwise by now, stays.
-        wanted: Pins, bytes of the pool, or a policy.
+        wanted: Pins, bytes of the pool, a MemoryBudget, or a policy.
         instead: The same of how things are.
         facts: The model.
         machine: Where it is loaded.
     """
     if isinstance(wanted, CachePolicy) and isinstance(instead, CachePolicy):
         return with_policy(plan, instead) if plan.policy == wanted else plan
+    if isinstance(wanted, MemoryBudget) and isinstance(instead, MemoryBudget):
+        still = plan.resident_bytes == wanted.bytes
+        return with_memory_budget(plan, instead, facts, machine) if still else plan
     if isinstance(wanted, int) and isinstance(instead, int):
         return with_pool_bytes(plan, instead, facts, machine) if plan.pool_bytes == wanted else plan
     if not isinstance(wanted, Mapping) or not isinstance(instead, Mapping):

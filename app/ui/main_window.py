@@ -18,7 +18,7 @@ from app.ui.dock_area import DockArea
 from app.ui.hint_button import HintsButton
 from app.ui.orders import Orders
 from app.ui.settings import GEOMETRY, LAST_MODEL, LAYOUT, Settings
-from app.ui.theme import Theme
+from app.ui.theme import Theme, text_points
 from app.ui.truth_line import TruthLine
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ USUAL_SIZE = (1360, 860)
 MINIMUM_SIZE = (720, 520)
 FRAME_HEIGHT = 40  # room for a title bar, which is not part of the window's own size
 NARROW_WIDTH = 940
-"""Pixels: with less the list of conversations leaves its room to chat and docks, until it is asked for."""
+"""Pixels, with the usual size of text: with less the conversations leave their room, until they are asked for."""
 
 
 class MainWindow(QMainWindow):
@@ -288,7 +288,7 @@ class MainWindow(QMainWindow):
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Hide the list of conversations when the window becomes narrow, and bring it back when it is wide again."""
         super().resizeEvent(event)
-        narrow = self.width() < NARROW_WIDTH
+        narrow = self.width() < text_points(NARROW_WIDTH)
         if narrow != self._narrow:
             self._narrow = narrow
             if narrow:

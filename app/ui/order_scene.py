@@ -7,11 +7,16 @@ from functools import cached_property
 
 from app.hardware.facts import Machine
 from app.model.facts import ModelFacts
+from app.placement.cache.facts import LayerExperts, MemoryFacts
 from app.placement.cache.guard import divide_pool
 from app.placement.plan import CPU_LANE, DISK_LANE, Plan
 from app.ui.controller import Controller
+from app.ui.lanes.memory_room import MemoryRoom, memory_room
 from app.ui.lanes.pool import PoolRoom, pool_room
 from app.ui.live_plan import GPU_PIN, Pins, pins_of
+
+IN_POOL = "g"
+"""The letter of `LayerExperts.lanes` for an expert in the pool."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +30,9 @@ class Scene:
         pins: Pins as they are, by (layer, expert).
         room: What the pool may take.
         routed: Times each expert was routed to, by layer; empty where nobody counted.
+        told: What the engine tells of single experts, by layer.
+        in_memory: What main memory has of mapped experts; None while nobody tells.
+        memory_room: What mapped experts may take of it.
         blind: Why the engine cannot tell experts apart, else empty.
     """
 
@@ -36,6 +44,9 @@ class Scene:
     pins: Pins
     room: PoolRoom
     routed: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    told: Mapping[int, LayerExperts] = field(default_factory=dict)
+    in_memory: MemoryFacts | None = None
+    memory_room: MemoryRoom = field(default_factory=MemoryRoom)
     blind: str = ""
 
     @property
@@ -50,6 +61,8 @@ class Scene:
     @cached_property
     def _kept(self) -> dict[int, set[int]]:
         kept: dict[int, set[int]] = {}
+        if GPU_PIN not in self.pins.values():
+            return kept
         for (layer, expert), pin in self.pins.items():
             if pin == GPU_PIN:
                 kept.setdefault(layer, set()).add(expert)
@@ -58,6 +71,13 @@ class Scene:
     def kept_on_gpu(self, layer: int) -> set[int]:
         """The experts of a layer that the user keeps on the GPU."""
         return self._kept.get(layer, set())
+
+    def computed_from(self, cell: tuple[int, int]) -> str:
+        """Where the CPU has an expert from: r (main memory) or d (the disk); empty for the pool, or if nobody tells."""
+        its, expert = self.told.get(cell[0]), cell[1]
+        if its is None or not 0 <= expert < len(its.memory) or its.lanes[expert] == IN_POOL:
+            return ""
+        return its.memory[expert]
 
     def heat(self, cell: tuple[int, int]) -> tuple[int, int]:
         """Sorts the hottest expert first."""
@@ -74,7 +94,8 @@ def planned_slots(lanes: Mapping[int, str], facts: ModelFacts, plan: Plan, pins:
         if lane in (CPU_LANE, DISK_LANE) and layer in facts.expert_bytes
     }
     even = divide_pool(sizes, facts.expert_count, plan.pool_bytes)
-    kept = Counter(layer for (layer, _expert), pin in pins.items() if pin == GPU_PIN)
+    on_gpu = GPU_PIN in pins.values()  # else none of thousands is looked at
+    kept = Counter([layer for (layer, _expert), pin in pins.items() if pin == GPU_PIN] if on_gpu else ())
     if all(kept[layer] <= even.get(layer, 0) for layer in sizes):
         return even
     slots, left = {}, plan.pool_bytes
@@ -106,6 +127,7 @@ def scene_of(controller: Controller, plan: Plan | None, *, live: bool) -> Scene 
     layers = cache.layers if cache else {}
     pins = pins_of(plan)
     loaded = controller.loaded_plan if report else None
+    in_memory, chosen = cache.memory if cache else None, controller.cache.memory_chosen
     return Scene(
         facts=facts,
         plan=plan,
@@ -115,5 +137,8 @@ def scene_of(controller: Controller, plan: Plan | None, *, live: bool) -> Scene 
         pins=pins,
         room=pool_room(facts, loaded or plan, report, machine, cache.pool if cache else None),
         routed={layer: its.routed for layer, its in layers.items()},
+        told=layers,
+        in_memory=in_memory,
+        memory_room=memory_room(facts, loaded or plan, report, machine, in_memory, chosen if live else 0),
         blind=report.reason if report is not None and not report.expert_device else "",
     )

@@ -5,18 +5,22 @@ from dataclasses import dataclass, field
 
 import msgspec
 from PySide6.QtCore import QObject, Signal
-from PySide6.QtGui import QUndoCommand, QUndoStack
+from PySide6.QtGui import QUndoStack
 
 from app.errors import AppError, ErrorCode
 from app.placement.plan import CPU_LANE, DISK_LANE, CachePolicy, Plan
 from app.placement.planner import with_lanes
 from app.ui.controller import LENT, LOADING, Controller
 from app.ui.lanes.lane_info import ABSENT
+from app.ui.lanes.memory_orders import judge_budget, judge_mapped
 from app.ui.lanes.words import lane_name, layers_text, no_room_text
 from app.ui.live_plan import (
+    CPU_PIN,
+    MemoryBudget,
     Pins,
     cells_of,
     changed_pins,
+    with_memory_budget,
     with_pins,
     with_policy,
     with_pool_bytes,
@@ -24,18 +28,16 @@ from app.ui.live_plan import (
 )
 from app.ui.machine_words import why_no_gpu
 from app.ui.order_scene import Scene, scene_of
+from app.ui.order_step import Step, dropped_text
 from app.ui.refusals import (
     Cells,
-    Offer,
-    Refusal,
-    Verdict,
-    Way,
     judge_lane,
     judge_pins,
     judge_pool,
     ordered_plan,
     pin_text,
 )
+from app.ui.verdicts import Offer, Refusal, Verdict, Way
 from app.ui.words import in_bytes
 
 __all__ = ["Done", "Offer", "Orders", "Refusal"]
@@ -80,6 +82,8 @@ class Orders(QObject):
         self._setting = False
         self._silent = False
         self._missed = False
+        self._taking_back = False
+        self._ended = ""
         self._sent: tuple[Plan, Plan] | None = None
         controller.plan_changed.connect(self._plan_changed)
         controller.model_changed.connect(self._stack.clear)
@@ -110,9 +114,9 @@ class Orders(QObject):
         scene, machine = self.scene(), self._controller.machine
         if scene is None or machine is None:
             return False
-        verdict = judge_lane(scene, cells, lane, why_no_gpu(machine))
+        verdict = judge_mapped(scene, cells, lane) or judge_lane(scene, cells, lane, why_no_gpu(machine))
         if isinstance(verdict, Verdict):
-            return self._carry_out(scene.plan, verdict, "")
+            return self._carry_out(scene.plan, verdict, CPU_PIN)
         return self._carry_out(scene.plan, judge_pins(scene, cells, verdict), verdict)
 
     # ---- whole layers -------------------------------------------------------------------------
@@ -157,7 +161,7 @@ class Orders(QObject):
             self.refused.emit(Refusal(no_room_text(elsewhere)))
         return True
 
-    # ---- pool, policy, plan -------------------------------------------------------------------
+    # ---- pool, memory, policy, plan -------------------------------------------------------------------
 
     def set_pool(self, pool_bytes: int, gesture: object = None) -> bool:
         """Give the pool a size in bytes, 0 to release it; False if nothing changed.
@@ -179,6 +183,19 @@ class Orders(QObject):
         if why:
             self.refused.emit(Refusal(why))
         return changed and bool(size or not why)
+
+    def set_memory(self, budget_bytes: int | None, gesture: object = None) -> bool:
+        """Give mapped experts a budget of memory; 0: the system's, None: the engine's choice. False if it is so."""
+        scene = self.scene()
+        if scene is None:
+            return False
+        after, text, why = judge_budget(scene, budget_bytes)
+        if after is not None:
+            self._push(scene.plan, after, text, gesture)
+            self.moved.emit(Done(text))
+        if why:
+            self.refused.emit(Refusal(why))
+        return after is not None
 
     def set_policy(self, policy: CachePolicy) -> bool:
         """Have the pool filled by another policy; False if nothing changed."""
@@ -250,7 +267,13 @@ class Orders(QObject):
     def _go(self, way: Way) -> None:
         """Take the way out that a refusal offered."""
         plan, facts, machine = self._base(), self._controller.facts, self._controller.machine
-        if way.layers:
+        if way.memory_bytes is not None:
+            self.set_memory(way.memory_bytes)
+        if way.warm:
+            self._controller.cache.warm_memory()
+        elif way.release:
+            self._controller.cache.release_memory()
+        elif way.layers:
             self.move_layers(way.layers, way.lane)
         elif plan is not None and facts is not None and machine is not None:
             after = with_pins(plan, way.pins)
@@ -261,7 +284,7 @@ class Orders(QObject):
                 self.moved.emit(Done(way.text, cells=cells_of(way.pins)))
 
     def _push(self, before: Plan, after: Plan, text: str, gesture: object = None) -> None:
-        self._stack.push(_Step(self, before, after, text, gesture))
+        self._stack.push(Step(self, before, after, text, gesture))
 
     def take(self, before: Plan, after: Plan, *, back: bool = False) -> None:
         """A step of the history, or one `back`: from one plan to the other."""
@@ -287,7 +310,8 @@ class Orders(QObject):
             self._missed = self._missed or controller.state in (LOADING, LENT)
             return
         seen = {layer for layer, lane in report.expert_layers.items() if lane in (CPU_LANE, DISK_LANE)}
-        unseen = {cell: pin for cell, pin in pins.items() if cell[0] not in seen}
+        all_seen = len(seen) == len(report.expert_layers)  # then none of thousands is looked at
+        unseen = {} if all_seen else {cell: pin for cell, pin in pins.items() if cell[0] not in seen}
         if unseen:
             controller.cache.note_pins(facts.fingerprint, unseen)
             pins = {cell: pin for cell, pin in pins.items() if cell[0] in seen}
@@ -302,6 +326,10 @@ class Orders(QObject):
         if before.pool_bytes != after.pool_bytes and device and device == (after.pool_device or after.gpu) and seen:
             live = with_pool_bytes(live, after.pool_bytes, facts, machine)
             controller.cache.set_pool(after.pool_bytes)
+        if before.resident_bytes != after.resident_bytes and loaded.residency == "mapped" and seen:
+            budget = MemoryBudget(after.resident_bytes)
+            live = with_memory_budget(live, budget, facts, machine)
+            controller.cache.set_memory(budget, scene.memory_room.most_bytes if (scene := self.scene()) else 0)
         if before.policy != after.policy:
             live = with_policy(live, after.policy)
             controller.cache.set_policy(after.policy)
@@ -337,9 +365,11 @@ class Orders(QObject):
             return  # another model is shown meanwhile: it has nothing of the change
         step = self._stack.command(self._stack.index() - 1) if self._stack.index() else None
         just_that = sent is not None and without(sent[1]).loads_like(sent[0])
-        if not just_that or not isinstance(step, _Step) or step.after is not sent[1]:
+        if not just_that or not isinstance(step, Step) or step.after is not sent[1]:
             if (left := without(plan)) is not plan:
+                self._taking_back = True
                 controller.set_plan(left)
+                self._taking_back = False
             return
         self._silent = step.before is sent[0]  # else it is a gesture that had been taken up to here
         try:
@@ -350,40 +380,15 @@ class Orders(QObject):
         self._stack.undo()  # of an obsolete step this is no more than its end
 
     def _tell(self, error: AppError) -> None:
-        self.refused.emit(Refusal(error.message))
+        ended, self._ended = self._ended, ""
+        self.refused.emit(Refusal(" ".join(words for words in (error.message, ended) if words)))
 
     def _plan_changed(self, _plan: Plan) -> None:
-        if not self._setting:
-            self._stack.clear()
-
-
-class _Step(QUndoCommand):
-    """One step: a whole plan before and after, so that undoing is exact."""
-
-    def __init__(self, orders: Orders, before: Plan, after: Plan, text: str, gesture: object) -> None:
-        super().__init__(text)
-        self._orders = orders
-        self._gesture = gesture
-        self.before = before
-        self.after = after
-
-    def id(self) -> int:
-        """Steps of a gesture may become one."""
-        return -1 if self._gesture is None else 1
-
-    def mergeWith(self, other: QUndoCommand) -> bool:
-        """Take a later step of the same gesture into this one."""
-        if not isinstance(other, _Step) or other._gesture is not self._gesture:
-            return False
-        self.after = other.after
-        self.setText(other.text())
-        self.setObsolete(self.before == self.after)
-        return True
-
-    def redo(self) -> None:
-        """Make the change."""
-        self._orders.take(self.before, self.after)
-
-    def undo(self) -> None:
-        """Take it back."""
-        self._orders.take(self.after, self.before, back=True)
+        if self._setting:
+            return
+        dropped = self._stack.count()
+        self._stack.clear()
+        if self._taking_back:
+            self._ended = dropped_text(dropped)  # told with the engine's own reason, which follows
+        elif dropped:
+            self.refused.emit(Refusal(dropped_text(dropped)))

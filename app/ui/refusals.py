@@ -1,8 +1,9 @@
 """What can be done of an order for single experts, why the rest cannot, and what would help. Pure functions, no Qt."""
 
+import itertools
+import operator
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
 
 from app.placement.cache.guard import divide_pool
 from app.placement.plan import CPU_LANE, DISK_LANE, CachePolicy, Plan
@@ -12,12 +13,14 @@ from app.ui.live_plan import (
     CPU_PIN,
     GPU_PIN,
     Pins,
+    cells_of,
     pins_of,
     with_pins,
     with_policy,
     with_pool_bytes,
 )
 from app.ui.order_scene import Scene, planned_slots
+from app.ui.verdicts import Verdict, Way
 from app.ui.words import in_bytes, number
 
 MIB = 1024**2
@@ -28,54 +31,11 @@ Cells = Mapping[int, Iterable[int]]
 """Experts by the index of their layer."""
 
 
-@dataclass(frozen=True)
-class Offer:
-    """A way out of a refusal: what it does, in words for a button, and doing it."""
-
-    text: str
-    take: Callable[[], None]
-
-
-@dataclass(frozen=True)
-class Refusal:
-    """Why an order, or a part of it, was not carried out."""
-
-    text: str
-    offers: tuple[Offer, ...] = ()
-
-
-@dataclass(frozen=True)
-class Way:
-    """What an offer would do, as data.
-
-    Attributes:
-        text: The same in words.
-        pins: Pins to be made.
-        pool_bytes: Size to be given to the pool; None for no change.
-        layers: Layers to be moved as a whole to `lane`.
-    """
-
-    text: str
-    pins: Pins = field(default_factory=dict)
-    pool_bytes: int | None = None
-    layers: tuple[int, ...] = ()
-    lane: str = ""
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What can be done at once, and for the rest the reason and the ways out; an empty text for no rest."""
-
-    pins: Pins
-    text: str = ""
-    ways: tuple[Way, ...] = ()
-
-
 def judge_pins(scene: Scene, cells: Cells, pin: str) -> Verdict:
     """What can be done of pinning `cells`: whole layers whose experts all find room are, the others are told."""
     # A selection can be all experts of the model: they are gone through layer by layer, and as seldom as can be.
     wanted = {
-        layer: sorted({int(expert) for expert in experts if 0 <= expert < scene.facts.expert_count})
+        layer: _known(experts, scene.facts.expert_count)
         for layer, experts in sorted(cells.items())
         if layer in scene.lanes
     }
@@ -91,14 +51,11 @@ def judge_pins(scene: Scene, cells: Cells, pin: str) -> Verdict:
         text, way = _fixed_layers(scene, fixed, pin)
         texts.append(text)
         ways += way
-    now = scene.pins.get
-    changes = {
-        cell: pin
-        for layer, experts in wanted.items()
-        if layer not in fixed
-        for cell in [(layer, expert) for expert in experts]
-        if now(cell, AUTO_PIN) != pin
-    }
+    changes = _unlike(
+        [(layer, expert) for layer, experts in wanted.items() if layer not in fixed for expert in experts],
+        scene.pins,
+        pin,
+    )
     if not changes:
         if not fixed:
             texts.append(_already(count, pin))
@@ -237,6 +194,24 @@ def pin_text(count: int, pin: str) -> str:
     return one if count == 1 else many.format(count=number(count))
 
 
+def _known(experts: Iterable[int], count: int) -> list[int]:
+    """Those of the experts of a layer that there are, rising."""
+    found = sorted(set(experts))
+    if not found or (found[0] >= 0 and found[-1] < count and set(map(type, found)) == {int}):
+        return found
+    return [int(expert) for expert in found if 0 <= expert < count]
+
+
+def _unlike(cells: list[tuple[int, int]], pins: Pins, pin: str) -> dict[tuple[int, int], str]:
+    """The change that gives cells a pin: of those that have another now."""
+    if pin == AUTO_PIN:
+        cells = [cell for cell in cells if cell in pins]
+    elif pin in pins.values():
+        now = pins.get
+        cells = [cell for cell in cells if now(cell) != pin]
+    return dict.fromkeys(cells, pin)
+
+
 # ---- reasons and ways out -------------------------------------------------------------------------
 
 
@@ -301,7 +276,7 @@ def _no_pool(scene: Scene, changes: Pins) -> tuple[str, tuple[Way, ...]]:
 
 def _lacking(scene: Scene, changes: Pins) -> dict[int, int]:
     """Layer to the slots that its experts lack, beside those that are kept there already."""
-    wanted = Counter(layer for layer, _expert in changes)
+    wanted = Counter(map(operator.itemgetter(0), changes))
     free = {layer: scene.slots.get(layer, 0) - len(scene.kept_on_gpu(layer)) for layer in wanted}
     return {layer: count - free[layer] for layer, count in wanted.items() if count > free[layer]}
 
@@ -381,12 +356,11 @@ def _in_place_of_others(scene: Scene, rest: Pins, lacking: dict[int, int]) -> Wa
 
 def _hottest_fitting(scene: Scene, changes: Pins, slots: Mapping[int, int]) -> dict[tuple[int, int], str]:
     """The hottest of `changes` that find a slot beside what is kept on the GPU already."""
-    free = {
-        layer: slots.get(layer, 0) - len(scene.kept_on_gpu(layer)) for layer in {layer for layer, _expert in changes}
-    }
     fitting: dict[tuple[int, int], str] = {}
-    for cell in sorted(changes, key=scene.heat):
-        if free[cell[0]] > 0:
-            free[cell[0]] -= 1
-            fitting[cell] = changes[cell]
+    for layer, experts in cells_of(changes).items():
+        free = max(slots.get(layer, 0) - len(scene.kept_on_gpu(layer)), 0)
+        counts = scene.routed.get(layer, ())
+        counts = (*counts, *itertools.repeat(0, experts[-1] + 1 - len(counts)))  # nobody counted the last ones
+        hottest = sorted(experts, key=counts.__getitem__, reverse=True)  # of equally hot ones the first
+        fitting |= {(layer, expert): changes[layer, expert] for expert in hottest[:free]}
     return fitting

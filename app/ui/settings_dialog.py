@@ -8,7 +8,6 @@ from PySide6.QtWidgets import (
     QDialog,
     QDialogButtonBox,
     QDoubleSpinBox,
-    QFormLayout,
     QLabel,
     QSpinBox,
     QVBoxLayout,
@@ -16,7 +15,10 @@ from PySide6.QtWidgets import (
 )
 
 from app.ui.settings import SETTINGS, Setting, Settings
-from app.ui.theme import GRID, set_role
+from app.ui.theme import GRID, set_role, text_points
+
+LEAST_WIDTH = 460
+"""Pixels, with the usual size of text."""
 
 
 class SettingsDialog(QDialog):
@@ -26,20 +28,23 @@ class SettingsDialog(QDialog):
         super().__init__(parent)
         self._settings = settings
         self.setWindowTitle(self.tr("Settings"))
-        form = QFormLayout()
-        form.setHorizontalSpacing(3 * GRID)
-        form.setVerticalSpacing(GRID)
+        # One under the other: beside its name a control would leave long words no room where texts are large.
+        form = QVBoxLayout()
+        form.setSpacing(GRID // 2)
         for setting in SETTINGS:
             if setting.text:
                 editor = self._editor(setting)
                 words = _translated(setting.help)
                 editor.setAccessibleName(_translated(setting.text))
                 editor.setAccessibleDescription(words)
-                form.addRow(_translated(setting.text), editor)
-                note = QLabel(words, self)
+                name, note = QLabel(_translated(setting.text), self), QLabel(words, self)
+                name.setBuddy(editor)
+                set_role(name, "strong")
                 set_role(note, "small")
                 note.setWordWrap(True)
-                form.addRow("", note)
+                for widget in (name, editor, note):
+                    form.addWidget(widget)
+                form.addSpacing(GRID)
         buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Close, self)
         buttons.rejected.connect(self.reject)
         column = QVBoxLayout(self)
@@ -47,7 +52,7 @@ class SettingsDialog(QDialog):
         column.setSpacing(2 * GRID)
         column.addLayout(form)
         column.addWidget(buttons)
-        self.setMinimumWidth(460)
+        self.setMinimumWidth(round(text_points(LEAST_WIDTH)))
 
     def editor(self, setting: Setting[Any]) -> QWidget:
         """The widget that edits `setting`."""
@@ -70,6 +75,7 @@ class SettingsDialog(QDialog):
             editor = QDoubleSpinBox(self) if isinstance(setting.default, float) else QSpinBox(self)
             editor.setRange(setting.minimum, setting.maximum)
             editor.setSingleStep(setting.step)
+            editor.setGroupSeparatorShown(True)
             editor.setValue(value)
             editor.valueChanged.connect(lambda new: self._settings.set(setting, new))
         editor.setObjectName(setting.key)

@@ -3,6 +3,7 @@
 import msgspec
 from PySide6.QtWidgets import QWidget
 
+from app.engine.protocol import Loaded
 from app.ui.controller import FAILED, LENT, LOADING, Controller
 from app.ui.fact_row import Fact, FactRow
 from app.ui.live_memory import buffers_now
@@ -63,6 +64,7 @@ class TruthLine(FactRow):
         controller.loaded.connect(self._update)
         controller.plan_changed.connect(self._update)
         controller.finished.connect(self._update)
+        controller.engine_watch.silent.connect(self._update)
         controller.cache.changed.connect(self._update)
         self._predicted.changed.connect(self._update)
         # It is always seen: so the pool's own facts are, not only what the plan asked for.
@@ -100,6 +102,15 @@ class TruthLine(FactRow):
             speed_in_detail(speed, finished, after=after),
         )
         self._show_pool()
+        self._show_difference(report)
+
+    def _show_difference(self, report: Loaded) -> None:
+        """What is not as it should be: an engine that does not answer, else how the load differs from the plan."""
+        silence = self._controller.engine_watch.silence
+        if silence is not None:
+            self.difference.show_fact(self.tr("The engine does not answer"))
+            self.difference.setToolTip(f"{silence.message} {silence.detail}")
+            return
         count = len(report.differences)
         one = self.tr("1 difference from the plan")
         many = self.tr("{count} differences from the plan").format(count=number(count))

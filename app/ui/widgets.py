@@ -4,8 +4,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from PySide6.QtCore import QRectF, QSize, Qt, QTimer, Signal
-from PySide6.QtGui import QColor, QPainter, QPainterPath, QPaintEvent
+from PySide6.QtGui import QColor, QPainter, QPainterPath, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import (
+    QAbstractButton,
+    QBoxLayout,
+    QCheckBox,
     QLabel,
     QPushButton,
     QSizePolicy,
@@ -15,7 +18,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.ui.theme import Colors, Theme
+from app.ui.theme import Colors, Theme, text_points
 
 CANCEL_MILLISECONDS = 5000
 """A load notices its cancel between two tensors; an engine that has not by then may never do so."""
@@ -161,6 +164,12 @@ class Swatch(QWidget):
         painter.end()
 
 
+def _elided(button: QAbstractButton, room: int) -> str:
+    """What fits of a button's words, whose key is told by an "&" that takes no room."""
+    shown = Qt.TextFlag.TextShowMnemonic
+    return button.fontMetrics().elidedText(button.text(), Qt.TextElideMode.ElideRight, room, shown)
+
+
 class ElidedButton(QPushButton):
     """A button whose words end in an ellipsis where they do not fit; a screen reader hears all of them."""
 
@@ -177,10 +186,70 @@ class ElidedButton(QPushButton):
         option = QStyleOptionButton()
         self.initStyleOption(option)
         room = self.style().subElementRect(QStyle.SubElement.SE_PushButtonContents, option, self).width()
-        option.text = self.fontMetrics().elidedText(self.text(), Qt.TextElideMode.ElideRight, room)
+        option.text = _elided(self, room)
         painter = QStylePainter(self)
         painter.drawControl(QStyle.ControlElement.CE_PushButton, option)
         painter.end()
+
+
+class ElidedCheckBox(QCheckBox):
+    """A box to tick whose words end in an ellipsis where they do not fit; its tip and a screen reader have them all."""
+
+    def __init__(self, text: str, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
+        self.setText(text)
+
+    def setText(self, text: str) -> None:
+        """Say something else."""
+        super().setText(text)
+        self.setToolTip(text)
+
+    def minimumSizeHint(self) -> QSize:
+        """Narrow, if need be."""
+        return QSize(LEAST_BUTTON_WIDTH, super().minimumSizeHint().height())
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        """Paint what fits."""
+        option = QStyleOptionButton()
+        self.initStyleOption(option)
+        room = self.style().subElementRect(QStyle.SubElement.SE_CheckBoxContents, option, self).width()
+        option.text = _elided(self, room)
+        painter = QStylePainter(self)
+        painter.drawControl(QStyle.ControlElement.CE_CheckBox, option)
+        painter.end()
+
+
+class FoldingRow(QWidget):
+    """Widgets beside each other where there is room, else one under the other: it makes no page wider."""
+
+    def __init__(self, parent: QWidget | None = None, *, spacing: int, beside_from: int = 0) -> None:
+        """`beside_from` is the least width for beside, with the usual size of text; 0 for what the widgets need."""
+        super().__init__(parent)
+        self._beside_from = beside_from
+        self._box = QBoxLayout(QBoxLayout.Direction.LeftToRight, self)
+        self._box.setContentsMargins(0, 0, 0, 0)
+        self._box.setSpacing(spacing)
+
+    def add(self, widget: QWidget, stretch: int = 0) -> None:
+        """Put it after the others."""
+        self._box.addWidget(widget, stretch)
+
+    def minimumSizeHint(self) -> QSize:
+        """As wide as the widest."""
+        return QSize(max(self._widths(), default=0), super().minimumSizeHint().height())
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Choose the direction that fits."""
+        super().resizeEvent(event)
+        widths = self._widths()
+        needed = sum(widths) + self._box.spacing() * max(len(widths) - 1, 0)
+        beside = event.size().width() >= max(needed, text_points(self._beside_from))
+        self._box.setDirection(QBoxLayout.Direction.LeftToRight if beside else QBoxLayout.Direction.TopToBottom)
+
+    def _widths(self) -> list[int]:
+        shown = (self._box.itemAt(place) for place in range(self._box.count()))
+        return [item.minimumSize().width() for item in shown if not item.isEmpty()]
 
 
 class ElidedLabel(QLabel):
@@ -195,5 +264,5 @@ class ElidedLabel(QLabel):
         painter = QPainter(self)
         text = self.fontMetrics().elidedText(self.text(), Qt.TextElideMode.ElideRight, self.width())
         painter.setPen(self.palette().color(self.foregroundRole()))
-        painter.drawText(self.rect(), Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter, text)
+        painter.drawText(self.rect(), self.alignment(), text)
         painter.end()

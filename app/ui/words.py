@@ -5,14 +5,27 @@ from PySide6.QtCore import QCoreApplication, QLocale
 from app.units import format_bytes
 
 
+def locale_of_words() -> QLocale:
+    """How numbers are written: as in the sentences around them, which are English whatever the system speaks.
+
+    Some of those come from the engine and the planner with their numbers in them; "8.192" beside "8,192" would be read
+    as another number. Days and times are the system's.
+    """
+    return QLocale(QLocale.Language.English, QLocale.Country.UnitedStates)
+
+
 def number(value: float, decimals: int = 0) -> str:
-    """A number as the user's language writes it."""
-    return QLocale().toString(float(value), "f", decimals)
+    """A number as the user's language writes it, its thousands apart: as the boxes for numbers do everywhere."""
+    locale = QLocale()
+    # Without a language ("C") Qt would leave the thousands together here, and not in a box beside.
+    locale.setNumberOptions(locale.numberOptions() & ~QLocale.NumberOption.OmitGroupSeparator)
+    return locale.toString(float(value), "f", decimals)
 
 
 def in_bytes(count: int) -> str:
-    """Bytes with a binary unit: "3.1 GiB", "740.0 MiB"."""
-    return format_bytes(count).replace(".", QLocale().decimalPoint())
+    """Bytes with a binary unit: "3.1 GiB", "1,002.2 MiB"."""
+    value, _, unit = format_bytes(count).partition(" ")
+    return f"{number(float(value), len(value.partition('.')[2]))} {unit}"
 
 
 def in_seconds(seconds: float) -> str:
@@ -24,7 +37,7 @@ def in_seconds(seconds: float) -> str:
     if whole < 60:
         return f"{number(whole)} s"
     minutes, rest = divmod(whole, 60)
-    return f"{minutes} min {rest} s"
+    return f"{number(minutes)} min {rest} s"
 
 
 def in_tokens_per_second(rate: float) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from PySide6.QtCore import QObject, Signal
 from scripted_cache import ScriptedCache
-from scripted_engine import BUILD, GPU
+from scripted_engine import BUILD, CHANGES, GPU
 from ui_factories import make_facts
 
 from app.engine import client, protocol
@@ -110,7 +110,7 @@ class AnsweringEngine(QObject):
                 differences=(),
                 expert_device=True,
             )
-        if not isinstance(request, protocol.ReadCache | protocol.SetPool | protocol.SetPins | protocol.SetPolicy):
+        if not isinstance(request, CHANGES):
             return None
         if self.cache is None:
             return protocol.Failed(id=request.id, code="bad_usage", message="No model is loaded.", detail="")
@@ -120,6 +120,12 @@ class AnsweringEngine(QObject):
             self.cache.pin(request.pins)
         elif isinstance(request, protocol.SetPolicy):
             self.cache.policy = request.policy
+        elif isinstance(request, protocol.SetMemory):
+            self.cache.set_memory(request.budget_bytes)
+        elif isinstance(request, protocol.WarmMemory):
+            self.cache.warm_memory()
+        elif isinstance(request, protocol.ReleaseMemory):
+            self.cache.release_memory()
         facts = self.cache.facts(request.id, experts=True)
         layers = {
             layer: msgspec.structs.replace(its, lanes=self.told.get(layer, its.lanes))

@@ -8,6 +8,8 @@ from PySide6.QtGui import (
     QDragMoveEvent,
     QDropEvent,
     QMouseEvent,
+    QNativeGestureEvent,
+    QPointingDevice,
     QWheelEvent,
 )
 from PySide6.QtTest import QTest
@@ -110,6 +112,22 @@ def wheel(view, notches, modifiers=NONE, point=None):
         modifiers,
         Qt.ScrollPhase.NoScrollPhase,
         False,
+    )
+    QApplication.sendEvent(view.viewport(), event)
+
+
+def pinch(view, larger, point=None):
+    """Two fingers on a touchpad make what is under them so much larger, 0.1 for a tenth."""
+    where = QPointF(point or view.viewport().rect().center())
+    event = QNativeGestureEvent(
+        Qt.NativeGestureType.ZoomNativeGesture,
+        QPointingDevice.primaryPointingDevice(),
+        2,
+        where,
+        where,
+        view.viewport().mapToGlobal(where),
+        larger,
+        QPointF(),
     )
     QApplication.sendEvent(view.viewport(), event)
 

@@ -4,6 +4,8 @@ import random
 import threading
 from collections.abc import Iterable
 
+from scripted_memory import READ_SECONDS, ScriptedMemory
+
 from app.engine import protocol
 from app.placement.cache import facts as cache_facts
 from app.placement.plan import CPU_LANE, DISK_LANE, CachePolicy, ExpertPin, Plan
@@ -18,9 +20,19 @@ class ScriptedCache:
     """Counts and lanes of the CPU lane's experts after some decoded tokens; safe to read from another thread."""
 
     def __init__(
-        self, plan: Plan | None, experts: int, expert_bytes: int, *, off: str = "", no_memory: str = ""
+        self,
+        plan: Plan | None,
+        experts: int,
+        expert_bytes: int,
+        *,
+        off: str = "",
+        no_memory: str = "",
+        room: int | None = None,
     ) -> None:
-        """`off` says why nothing is counted, `no_memory` why the device gives no pool."""
+        """`off` says why nothing is counted, `no_memory` why the device gives no pool.
+
+        `room` is what the machine has for experts of a mapped file; None for enough.
+        """
         self._lock = threading.RLock()
         self._device = "" if plan is None or off else (plan.pool_device or plan.gpu or "")
         seen = {} if plan is None or off else plan.expert_lanes
@@ -36,6 +48,9 @@ class ScriptedCache:
         self.policy = plan.policy if plan else CachePolicy()
         self._requested = plan.pool_bytes if plan else 0
         self._staging = plan.staging_bytes if plan else 0
+        self.memory: ScriptedMemory | None = None
+        if plan is not None and plan.residency == "mapped" and self._layers:
+            self.memory = ScriptedMemory(self._layers, experts, expert_bytes, plan.resident_bytes, room)
         self._allot()
         self._fill()
 
@@ -79,12 +94,36 @@ class ScriptedCache:
                 hits = min(USED, round(USED * hit))
                 self._hits += hits
                 self._misses += USED - hits
+                if self.memory is not None:
+                    self.memory.route(self._decoded, layer, weights, USED)
                 if layer in self._coming:
                     self._resident[layer].append(self._coming.pop(layer))
                     self._inserts += 1
                 wanted = [expert for expert in self._wanted(layer) if expert not in self._resident[layer]]
                 if wanted and len(self._resident[layer]) < self._slots[layer]:
                     self._coming[layer] = wanted[0]
+
+    def set_memory(self, budget: int) -> str:
+        """Another budget of main memory; why not, or an empty text."""
+        with self._lock:
+            if self.memory is None:
+                return "No experts lie in a mapped file."
+            if budget > max(self.memory.room, self.memory.budget):
+                return "The script has no memory for that."
+            self.memory.set_budget(budget)
+            return ""
+
+    def warm_memory(self) -> None:
+        """Read the hottest in."""
+        with self._lock:
+            if self.memory is not None:
+                self.memory.warm(lambda layer: _weights(layer, self._experts))
+
+    def release_memory(self) -> None:
+        """Give the memory up."""
+        with self._lock:
+            if self.memory is not None:
+                self.memory.release()
 
     def totals(self) -> tuple[int, int]:
         """Hits and misses of decoding since the load."""
@@ -117,6 +156,7 @@ class ScriptedCache:
         """Everything, as the real engine tells it."""
         with self._lock:
             computed = self._decoded * len(self._layers)
+            reads = self.memory.reads if self.memory is not None else 0
             nothing = cache_facts.CacheTotals(
                 **dict.fromkeys(cache_facts.CacheTotals.__struct_fields__, 0) | dict.fromkeys(_SECONDS, 0.0)
             )
@@ -133,15 +173,20 @@ class ScriptedCache:
                     evictions=0,
                     copied_bytes=self._inserts * self._expert_bytes,
                     layers=computed,
-                    seconds=computed * LAYER_SECONDS,
+                    seconds=computed * LAYER_SECONDS + reads * READ_SECONDS,
                     cpu_seconds=computed * LAYER_SECONDS * 0.8,
                     gpu_seconds=computed * LAYER_SECONDS * 0.3,
                     wait_seconds=0.0,
+                    cold_experts=reads,
+                    cold_reads=reads,
+                    cold_bytes=reads * self._expert_bytes,
+                    stall_seconds=reads * READ_SECONDS,
                 ),
                 prompt=nothing,
                 batches=(),
                 next_batch=self._decoded,
                 layers={layer: self._layer(layer) for layer in self._layers} if experts else {},
+                memory=self.memory.facts() if self.memory is not None else None,
             )
 
     # ---- inside -------------------------------------------------------------------------------
@@ -190,6 +235,7 @@ class ScriptedCache:
             lanes="".join(lanes),
             pins="".join(_LETTER[self._pins.get((layer, expert), "auto")] for expert in range(self._experts)),
             slots=self._slots[layer],
+            memory=self.memory.letters(layer) if self.memory is not None else "",
         )
 
     def _wanted(self, layer: int) -> list[int]:

@@ -47,6 +47,18 @@ GPU = Gpu(
 )
 
 
+CHANGES = (
+    protocol.ReadCache,
+    protocol.SetPool,
+    protocol.SetPins,
+    protocol.SetPolicy,
+    protocol.SetMemory,
+    protocol.WarmMemory,
+    protocol.ReleaseMemory,
+)
+"""Requests that are answered at once with the cache's facts."""
+
+
 def parse(argv: list[str]) -> argparse.Namespace:
     """The behaviours."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -74,6 +86,8 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--expert-mib", type=float, default=1.0, help="MiB of one expert in the pool")
     parser.add_argument("--no-pool", default="", help="why the GPU gives a pool no memory")
     parser.add_argument("--fail-pool", default="", help="answer every SetPool with this error code")
+    parser.add_argument("--memory-mib", type=int, help="what the machine has for mapped experts; else enough")
+    parser.add_argument("--fail-memory", default="", help="answer every SetMemory with this error code")
     parser.add_argument("--fail-pins", default="", help="answer every SetPins with this error code")
     parser.add_argument("--fail-cache", default="", help="answer every ReadCache with this error code")
     parser.add_argument("--pool-ms", type=float, default=0.0, help="time a SetPool takes")
@@ -141,7 +155,7 @@ class ScriptedEngine:
                     self._cancel.notify_all()
             elif isinstance(request, protocol.ReadRouting):
                 self._say(self._experts.routing(request.id))
-            elif isinstance(request, protocol.ReadCache | protocol.SetPool | protocol.SetPins | protocol.SetPolicy):
+            elif isinstance(request, CHANGES):
                 self._change(request)
             else:
                 self._queue.put(request)
@@ -183,6 +197,7 @@ class ScriptedEngine:
             int(options.expert_mib * 1024**2),
             off=options.no_expert_device,
             no_memory=options.no_pool or ("no GPU" if options.no_gpu else ""),
+            room=None if options.memory_mib is None else options.memory_mib * 1024**2,
         )
         # Not the prediction itself: what is shown as reported must be told apart from it.
         buffers = tuple(
@@ -345,7 +360,12 @@ class ScriptedEngine:
     def _change(self, request: protocol.AnyRequest) -> None:
         """Read or change the cache at once, also while an answer runs."""
         options, cache = self._options, self._experts
-        failing = {"read_cache": options.fail_cache, "set_pool": options.fail_pool, "set_pins": options.fail_pins}
+        failing = {
+            "read_cache": options.fail_cache,
+            "set_pool": options.fail_pool,
+            "set_pins": options.fail_pins,
+            "set_memory": options.fail_memory,
+        }
         code = failing.get(request.__struct_config__.tag, "")
         if code or self._plan is None:
             return self._fail(request.id, code or "bad_usage", "The script fails this request.")
@@ -357,6 +377,13 @@ class ScriptedEngine:
             cache.pin(request.pins)
         elif isinstance(request, protocol.SetPolicy):
             cache.policy = request.policy
+        elif isinstance(request, protocol.SetMemory):
+            if why := cache.set_memory(request.budget_bytes):
+                return self._fail(request.id, "out_of_memory", why)
+        elif isinstance(request, protocol.WarmMemory):
+            cache.warm_memory()
+        elif isinstance(request, protocol.ReleaseMemory):
+            cache.release_memory()
         elif isinstance(request, protocol.ReadCache):
             whole = request.experts
         return self._say(cache.facts(request.id, experts=whole))

@@ -135,6 +135,30 @@ controller.shutdown()
     assert loaded & {"app.placement.explain", "app.placement.tuner.search"} == set()
 
 
+def test_what_the_docks_need_is_imported_beside_the_window_and_makes_no_widget(home):
+    program = """
+import sys, threading
+from PySide6.QtWidgets import QApplication
+from app.ui import application
+app = QApplication([])
+beside = threading.Thread(target=application._warm_up)
+beside.start()
+beside.join()
+print(len(app.allWidgets()), " ".join(sys.modules))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        check=True,
+        capture_output=True,
+        text=True,
+        env={"PYTHONPATH": str(ROOT), "QT_QPA_PLATFORM": "offscreen", "EXPERT_LANES_HOME": str(home)},
+        timeout=60,
+    )
+    widgets, *loaded = done.stdout.split()
+    assert widgets == "0"
+    assert {"app.ui.lanes.panel", "app.ui.tuning.curve_page", "app.ui.graphs.panel", "pyqtgraph"} <= set(loaded)
+
+
 ANSWER_AND_DIE = """
 import os, signal, sys
 from pathlib import Path

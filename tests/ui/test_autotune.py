@@ -10,6 +10,7 @@ from app.errors import AppError, ErrorCode
 from app.library import tuned_plans
 from app.placement.evidence import NO_EVIDENCE
 from app.placement.tuner.held import Held
+from app.placement.tuner.search import Tuner
 from app.ui.controller import EMPTY, LENT, LOADING, READY
 from app.ui.tuning.autotune import AutoTune
 
@@ -191,6 +192,26 @@ def test_a_model_that_is_gone_ends_the_search_and_is_told(loaded_controller, mak
     tune(qtbot, tuning)
     assert tuning.error.code is ErrorCode.FILE_MISSING
     until(qtbot, lambda: controller.state == READY)
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError("no such share"), AppError(ErrorCode.BAD_USAGE, "No trial.")])
+def test_a_search_that_fails_between_trials_gives_the_engine_back_and_is_told(
+    loaded_controller, make_tuning, qtbot, monkeypatch, error
+):
+    controller = loaded_controller()
+    plan = controller.loaded_plan
+
+    def fails(_tuner):
+        raise error
+
+    monkeypatch.setattr(Tuner, "next_trial", fails)
+    tuning = make_tuning(controller)
+    with qtbot.captureExceptions() as caught:
+        tune(qtbot, tuning)
+        until(qtbot, lambda: controller.state == READY and not controller.background.busy)
+    assert len(caught) == isinstance(error, ZeroDivisionError)
+    assert str(error) in tuning.error.message
+    assert controller.loaded_plan == plan
 
 
 def test_nothing_is_searched_where_nothing_can_be_kept(loaded_controller, make_tuning, qtbot, home):

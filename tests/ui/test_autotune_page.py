@@ -191,7 +191,7 @@ def test_what_was_chosen_by_hand_is_held_unless_the_user_says_otherwise(loaded_c
     page = make_page(controller)
     explained(qtbot, page)
     boxes = page.tune_card.held_boxes
-    assert boxes["context"].text() == "context (1024)"
+    assert boxes["context"].text() == "context (1,024)"
     assert {name: box.isChecked() for name, box in boxes.items()} == {
         "context": True,
         "kv_type": False,

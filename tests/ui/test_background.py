@@ -57,6 +57,23 @@ def test_an_error_nobody_handles_is_raised_on_the_ui_thread(background, qtbot, e
     assert [raised for _, raised, _ in caught] == [error]
 
 
+@pytest.mark.parametrize("error", [None, ValueError("a mistake of ours"), AppError(ErrorCode.DISK_FULL, "Full.")])
+def test_who_counts_on_the_end_is_told_of_it_first_however_it_came(background, qtbot, error):
+    told = []
+
+    def work():
+        if error is not None:
+            raise error
+
+    with qtbot.captureExceptions() as caught:
+        job = background.run(work).success(lambda _: told.append("success")).failure(lambda _: told.append("failure"))
+        job.always(told.append)
+        qtbot.waitUntil(lambda: not background.busy)
+    after = {type(None): ["success"], AppError: ["failure"]}.get(type(error), [])
+    assert told == [error, *after]
+    assert len(caught) == isinstance(error, ValueError)
+
+
 def test_waiting_ends_running_work_and_drops_its_results(background, qtbot):
     started, ended, results = threading.Event(), [], []
 

@@ -71,6 +71,18 @@ def test_a_picture_holds_every_colour_of_its_bars(qapp, tmp_path):
     assert {charts.LIGHT.graph[0].name(), charts.LIGHT.graph[1].name()} <= found
 
 
+def test_a_picture_grows_with_the_font_of_the_application(qapp, tmp_path):
+    usual = qapp.font()
+    larger = qapp.font()
+    larger.setPointSizeF(20)
+    try:
+        qapp.setFont(larger)
+        charts.save(tmp_path / "large.png", "A model", charts.of_bench(RESULTS[:3]))
+    finally:
+        qapp.setFont(usual)
+    assert QImage(str(tmp_path / "large.png")).width() == 2 * charts.WIDTH * charts.SCALE
+
+
 def test_a_drawing_names_its_scenarios_in_text_and_holds_no_pixels(qapp, tmp_path):
     path = tmp_path / "speeds.svg"
     charts.save(path, "A model", charts.of_bench(RESULTS))

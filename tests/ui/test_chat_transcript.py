@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from app.chat.store import StoredMessage
+from app.ui.chat.message import AnswerMessage, QuestionMessage
 from app.ui.chat.transcript import EARLIER, MOST, NEWEST, Transcript
 
 
@@ -168,3 +169,20 @@ def test_scrolling_while_messages_come_above_keeps_what_is_read_in_its_place(mak
     before = read.mapTo(transcript, read.rect().topLeft()).y()
     settle(qtbot, transcript, NEWEST)
     assert abs(read.mapTo(transcript, read.rect().topLeft()).y() - before) <= 1
+
+
+def test_another_look_is_seen_at_once_in_what_is_in_sight_and_comes_to_the_rest_in_idle_moments(
+    make_transcript, theme, qtbot, monkeypatch
+):
+    transcript = make_transcript(12)
+    settle(qtbot, transcript, 12)
+    dressed = []
+    for kind in (QuestionMessage, AnswerMessage):
+        monkeypatch.setattr(kind, "dress", lambda its, dress=kind.dress: (dressed.append(its), dress(its)))
+    in_sight = [message for message in transcript.messages if not message.visibleRegion().isEmpty()]
+    theme.force("light" if theme.dark else "dark")
+    assert dressed == in_sight
+    assert 0 < len(in_sight) < 12
+    qtbot.waitUntil(lambda: len(dressed) == 12)
+    assert set(dressed) == set(transcript.messages)
+    assert is_at_end(transcript)

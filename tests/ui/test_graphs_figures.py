@@ -8,19 +8,23 @@ from ui_factories import GIB, MIB, make_facts, make_machine, make_pool
 
 from app.engine.protocol import CacheFacts, Loaded
 from app.hardware.samples import GpuSample
-from app.placement.cache.facts import CacheTotals
+from app.placement.cache.facts import CacheTotals, MemoryFacts
 from app.placement.memory import predicted_use
 from app.placement.plan import CachePolicy
 from app.placement.planner import make_plan
 from app.placement.report import BufferReport
 from app.ui.graphs.cache_rates import (
+    COLD,
     COPIED,
     FRESH_SECONDS,
     HITS,
+    RESIDENT,
+    RESIDENT_BUDGET,
     SPLIT_ALL,
     SPLIT_CPU,
     SPLIT_GPU,
     SPLIT_WAIT,
+    STALL,
     CacheRates,
 )
 from app.ui.graphs.gpu_parts import BANDS, figure_key, gpu_figures, reported_parts
@@ -218,3 +222,56 @@ def test_the_time_of_a_slow_token_is_all_of_it_and_not_that_since_the_last_readi
     assert rates.figures(2.9)[SPLIT_CPU] == pytest.approx(800), "the next one is still being computed"
     assert SPLIT_CPU not in rates.figures(2.9, answering=False), "no other one is being computed"
     assert SPLIT_CPU not in rates.figures(3.1)
+
+
+# ---- main memory ------------------------------------------------------------------------------------
+
+
+def mapped(decode, resident=600, budget=700):
+    memory = MemoryFacts(
+        budget_bytes=budget,
+        trusted_bytes=budget,
+        resident_bytes=resident,
+        total_bytes=1000,
+        evictions=0,
+        stale=0,
+        reads=True,
+    )
+    return msgspec.structs.replace(facts_of(decode, pool=False), memory=memory)
+
+
+def cold(tokens, reads, stall, seconds):
+    return msgspec.structs.replace(
+        totals(tokens, misses=tokens, seconds=(seconds, 0.0, 0.0, 0.0)), cold_reads=reads, stall_seconds=stall
+    )
+
+
+def test_reads_a_token_and_the_share_of_waiting_are_of_what_happened_between_two_readings():
+    rates = CacheRates()
+    rates.take(0.0, mapped(cold(10, 100, 1.0, 2.0)))
+    rates.take(0.2, mapped(cold(14, 106, 1.1, 2.4), resident=650))
+    found = rates.figures(0.2)
+    assert found[COLD] == pytest.approx(1.5)
+    assert found[STALL] == pytest.approx(25)
+    assert (found[RESIDENT], found[RESIDENT_BUDGET]) == (65, 70)
+
+
+def test_what_is_in_memory_stands_while_nothing_is_read_and_rates_do_not():
+    rates = CacheRates()
+    rates.take(0.0, mapped(cold(10, 100, 1.0, 2.0), resident=400))
+    assert rates.figures(100.0) == {RESIDENT: 40, RESIDENT_BUDGET: 70}
+    rates.take(100.0, None)
+    assert rates.figures(100.0) == {}
+
+
+def test_a_budget_beyond_all_experts_is_all_of_them():
+    rates = CacheRates()
+    rates.take(0.0, mapped(cold(1, 0, 0.0, 1.0), budget=5000))
+    assert rates.figures(0.0)[RESIDENT_BUDGET] == 100
+
+
+def test_where_the_system_decides_nothing_is_told_of_memory():
+    rates = CacheRates()
+    rates.take(0.0, facts_of(totals(1, 0, 4, 0, (0.1, 0.1, 0.0, 0.0))))
+    rates.take(0.2, facts_of(totals(2, 0, 8, 0, (0.2, 0.2, 0.0, 0.0))))
+    assert not {COLD, STALL, RESIDENT} & rates.figures(0.2).keys()

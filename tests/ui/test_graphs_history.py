@@ -133,3 +133,15 @@ def test_no_rows_make_no_stretches():
     assert (
         nothing.size == peaks(np.empty(0, np.float32), nothing).size == tops(np.empty(0, np.float32), nothing).size == 0
     )
+
+
+def test_a_figure_is_held_until_its_last_row_is_gone():
+    history = History(3)
+    assert not history.holds("a")
+    history.append(0, {"a": 0.0, "b": None})
+    for time in range(1, 3):
+        history.append(time, {"b": None})
+        assert history.holds("a")
+    history.append(3, {})
+    assert not history.holds("a")
+    assert not history.holds("b")

@@ -9,6 +9,7 @@ from graphs_hour import filled_panel
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QImage
 from PySide6.QtWidgets import QAbstractButton, QApplication, QComboBox, QFileDialog, QMainWindow, QWidget
+from ui_factories import make_machine
 
 from app.ui.controller import ANSWERING
 from app.ui.graphs.dock import GraphsDock
@@ -357,6 +358,32 @@ def test_the_last_hour_is_saved_with_every_figure_shown_or_not(hour, choose, tmp
         assert (
             rows[row][place] == "" if math.isnan(column[row]) else float(rows[row][place]) == pytest.approx(column[row])
         )
+
+
+def test_a_gpu_that_is_gone_stays_in_graphs_and_table_with_gaps_since_then(hour, choose, tmp_path, qtbot):
+    recorder, controller = hour.recorder, hour._controller
+    with qtbot.waitSignal(recorder.gpus_changed):
+        controller._set_machine(make_machine(gpus=()))
+    recorder.time += 0.2
+    recorder.history.append(recorder.time, {DECODE: 20.0})
+    recorder.recorded.emit()
+    assert f"{GPU}.Vulkan0" in keys_of(hour), "its past is still in the picture"
+    assert "does not list this GPU any more" in hour.plot(f"{GPU}.Vulkan0").text
+    choose(tmp_path / "hour.csv")
+    hour.toolbar.csv_action.trigger()
+    qtbot.waitUntil(hour.saved.isVisible, timeout=20000)
+    head, *rows = csv.reader((tmp_path / "hour.csv").read_text("utf-8").splitlines())
+    place = head.index("GPU memory · Vulkan0: other programs (GiB)")
+    assert float(rows[-2][place]) > 0
+    assert rows[-1][place] == "", "missing, and no zero"
+
+
+def test_the_graph_of_a_gpu_that_never_had_a_figure_goes_with_it(make_panel, qtbot):
+    panel = make_panel()
+    assert f"{GPU}.Vulkan0" in keys_of(panel)
+    with qtbot.waitSignal(panel.recorder.gpus_changed):
+        panel._controller._set_machine(make_machine(gpus=()))
+    assert keys_of(panel) == [DECODE, RAM]
 
 
 def test_the_picture_holds_every_shown_graph_also_those_out_of_sight(hour, choose, tmp_path, qtbot):

@@ -324,6 +324,23 @@ def test_other_gpus_are_told(make_recorder, probed, qtbot):
         controller._set_machine(make_machine())
 
 
+def test_a_gpu_that_is_gone_keeps_its_rows_and_says_so_until_it_is_back(make_recorder, probed, qtbot):
+    controller = probed()
+    recorder = make_recorder(controller)
+    recorder.history.append(recorder.now, {f"gpu.{DEVICE}.others": 1.5})
+    with qtbot.waitSignal(recorder.gpus_changed):
+        controller._set_machine(make_machine(gpus=()))
+    assert recorder.devices == ()
+    assert recorder.known == (DEVICE,)
+    assert recorder.history.holds(f"gpu.{DEVICE}.others")
+    assert "does not list this GPU any more" in recorder.reasons[f"{GPU}.{DEVICE}"]
+    assert "does not list this GPU any more" in recorder.reasons[f"load.{DEVICE}"]
+    with qtbot.waitSignal(recorder.gpus_changed):
+        controller._set_machine(make_machine())
+    assert recorder.known == (DEVICE,)
+    assert not recorder.reasons.get(f"{GPU}.{DEVICE}")
+
+
 # ---- what the engine tells --------------------------------------------------------------------------
 
 

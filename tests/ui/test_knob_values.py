@@ -37,6 +37,7 @@ OTHER_VALUES = {
     "n_ctx": 16384, "kv_type": "q8_0", "threads": 3, "threads_batch": 4, "residency": "mapped", "n_ubatch": 128,
     "n_batch": 1024, "gpu": None, "pool_bytes": 24 * MIB, "lock_bytes": 64 * MIB, "kind": "decay", "window": 8,
     "decay": 0.9, "insert_cap": 5, "threshold": 0.25, "stream": "always", "experts_used": 3,
+    "resident_bytes": 40 * MIB,
 }  # fmt: skip
 
 
@@ -44,6 +45,11 @@ def situation(facts=FACTS, machine=None, **wishes):
     machine = machine or make_machine()
     plan = make_plan(facts, machine, Wishes(**{"whole_layers": 0, "pool_bytes": 32 * MIB, **wishes}))
     return Situation(facts=facts, machine=machine, plan=plan, evidence=NO_EVIDENCE)
+
+
+def situation_for(key):
+    """One in which the knob can be turned."""
+    return situation(residency="mapped") if key == "resident_bytes" else situation()
 
 
 def tight(free_mib, **wishes):
@@ -58,7 +64,7 @@ def test_every_knob_has_another_value_here():
 
 @pytest.mark.parametrize("key", OTHER_VALUES)
 def test_a_turned_knob_stands_where_it_was_wanted_and_the_others_where_they_were(key):
-    here = situation()
+    here = situation_for(key)
     wanted = OTHER_VALUES[key]
     assert value_of(here.plan, key, FACTS) != wanted
     after = turned(here, key, wanted)
@@ -72,7 +78,7 @@ def test_a_turned_knob_stands_where_it_was_wanted_and_the_others_where_they_were
 
 @pytest.mark.parametrize("key", sorted(set(OTHER_VALUES) - {"gpu"}))
 def test_turned_back_a_knob_leaves_the_plan_as_it_was(key):
-    here = situation()
+    here = situation_for(key)
     there = changed(here, key, OTHER_VALUES[key])
     back = changed(with_plan(here, there), key, value_of(here.plan, key, FACTS))
     assert differing(back, here.plan, FACTS) == ()
@@ -85,14 +91,14 @@ def with_plan(here, plan):
     return Situation(facts=here.facts, machine=here.machine, plan=plan, evidence=here.evidence)
 
 
-def test_the_policy_and_the_pool_are_what_a_loaded_model_follows():
+def test_the_policy_the_pool_and_main_memory_are_what_a_loaded_model_follows():
     assert set(CachePolicy.__struct_fields__) - {"margin"} == set(POLICY)
-    assert {"pool_bytes"} == LIVE - POLICY
+    assert {"pool_bytes", "resident_bytes"} == LIVE - POLICY
 
 
 @pytest.mark.parametrize("key", OTHER_VALUES)
 def test_every_value_is_told_in_words(key):
-    here = situation()
+    here = situation_for(key)
     values = (OTHER_VALUES[key], value_of(here.plan, key, FACTS), *(choices(key, here) if is_choice(key) else ()))
     said = [does(key, value, here) for value in values]
     assert all(text and text.endswith(".") and "{" not in text for text in said)
@@ -109,9 +115,9 @@ def is_choice(key):
 
 @pytest.mark.parametrize("key", [key for key in OTHER_VALUES if not is_choice(key)])
 def test_what_is_there_is_always_within_the_bounds(key):
-    here = situation()
+    here = situation_for(key)
     least, most = bounds(key, here)
-    assert least <= value_of(here.plan, key, FACTS) <= most
+    assert least <= (value_of(here.plan, key, FACTS) or 0) <= most
     assert least <= OTHER_VALUES[key] <= most
 
 
@@ -206,9 +212,15 @@ def test_an_offer_always_fits_and_a_plan_that_is_given_too(free_mib, wanted, key
 
 def test_knobs_that_cannot_be_turned_say_why():
     here = situation()
-    assert {key: why_not(key, here) for key in all_keys() if why_not(key, here)} == {"decay": "not this policy"}
+    assert {key: why_not(key, here) for key in all_keys() if why_not(key, here)} == {
+        "decay": "not this policy",
+        "resident_bytes": "not mapped",
+    }
+    assert why_not("resident_bytes", situation(residency="mapped")) == ""
     no_gpu = situation(machine=make_machine(False), pool_bytes=0)
-    assert all(why_not(key, no_gpu) == "no gpu" for key in LIVE)
+    assert all(why_not(key, no_gpu) == "no gpu" for key in LIVE - {"resident_bytes"})
+    in_file = situation(machine=make_machine(False), pool_bytes=0, residency="mapped")
+    assert why_not("resident_bytes", in_file) == ""
     whole = situation(whole_layers=8, pool_bytes=0)
     assert all(why_not(key, whole) == "nothing off the gpu" for key in (*LIVE, "residency"))
     dense = make_facts(moe_layers=(), expert_count=0, experts_used=0, expert_bytes={}, token_cycle_bytes=0)

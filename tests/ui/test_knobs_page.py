@@ -23,6 +23,7 @@ from ui_factories import make_facts
 
 from app.ui.controller import READY
 from app.ui.orders import Orders
+from app.ui.tuning import knob_turner
 from app.ui.tuning.evidence import TuningEvidence
 from app.ui.tuning.knob_values import LIVE, all_keys
 from app.ui.tuning.knobs_page import KnobsPage
@@ -61,7 +62,8 @@ def test_every_knob_changes_the_plan_says_what_it_does_and_what_that_is_predicte
     for key in all_keys():
         row = page.rows[key]
         if not row.editor.widget.isEnabled():
-            assert key in ("decay", "window"), key  # the one that the policy of the moment does not use
+            # The one that the policy of the moment does not use, and memory of experts that are copied.
+            assert key in ("decay", "window", "resident_bytes"), key
             continue
         before, said = value(page, key), row.text
         hand(page, key, qtbot)
@@ -103,7 +105,7 @@ def test_knobs_that_need_a_reload_are_gathered_under_one_button_with_what_the_la
     by_keyboard(page, "n_ctx", qtbot)
     by_keyboard(page, "threads", qtbot)
     by_keyboard(page, "experts_used", qtbot)
-    assert "context 8192 → 16384" in page.footer.text
+    assert "context 8,192 → 16,384" in page.footer.text
     assert "threads 6 → 7" in page.footer.text
     assert "active experts as trained → 3" in page.footer.text
     assert page.footer.apply_button.text() == "Apply (reload ≈ 1.40 s)"
@@ -249,6 +251,60 @@ def test_what_was_changed_by_hand_before_the_page_was_opened_is_told_against_the
     assert row.revert_button.accessibleName() == "Expert pool: back to 64.0 MiB, as it was loaded"
     press(page, row.revert_button, qtbot)
     assert value(page, "pool_bytes") == POOL
+
+
+def test_what_waits_for_a_reload_is_told_against_what_runs_now_and_not_against_the_load(loaded, make_page, qtbot):
+    controller = loaded()
+    page = make_page(controller)
+    by_keyboard(page, "pool_bytes", qtbot)
+    qtbot.waitUntil(lambda: not controller.cache.resizing)
+    settled(page, qtbot)
+    found = page.forecast.consequences
+    assert found.before.memory == found.now.memory
+    assert "At the load: 64.0 MiB" in page.rows["pool_bytes"].text
+    assert "Vulkan0 +" in page.rows["pool_bytes"].text
+    by_keyboard(page, "n_ctx", qtbot)
+    assert "Runs now with: 8" in page.rows["n_ctx"].text
+    assert "pool" not in page.footer.text.partition("\n")[0]
+    found = page.forecast.consequences
+    changed = {device: found.now.memory[device] - found.before.memory[device] for device in found.now.memory}
+    back = found.without["n_ctx"].memory
+    assert changed == {device: found.now.memory[device] - back[device] for device in found.now.memory}
+
+
+def test_back_on_the_device_of_the_load_the_pool_is_as_it_runs_now(loaded, make_page, qtbot):
+    controller = loaded()
+    page = make_page(controller)
+    gpu = value(page, "gpu")
+    by_keyboard(page, "pool_bytes", qtbot)
+    qtbot.waitUntil(lambda: not controller.cache.resizing)
+    size = controller.loaded_plan.pool_bytes
+    for wanted in (None, gpu):
+        page.turner.turn_now("gpu", wanted)
+        settled(page, qtbot)
+        assert value(page, "gpu") == wanted
+    assert value(page, "pool_bytes") == size != POOL
+    assert controller.loaded_plan.pool_bytes == size
+    assert page.footer.text.startswith("This plan is loaded.")
+
+
+def test_the_next_knob_can_be_turned_after_an_error_that_nobody_expected(loaded, make_page, qtbot, monkeypatch):
+    page = make_page(loaded())
+    works = knob_turner.turned
+
+    def fails(*_arguments):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(knob_turner, "turned", fails)
+    with qtbot.captureExceptions() as caught:
+        page.turner.turn_now("threads", 2)
+        qtbot.waitUntil(lambda: bool(caught))
+    assert not page.turner.busy
+    assert "could not be worked out" in page.rows["threads"].text
+    monkeypatch.setattr(knob_turner, "turned", works)
+    page.turner.turn_now("threads", 2)
+    settled(page, qtbot)
+    assert value(page, "threads") == 2
 
 
 # ---- by anybody ------------------------------------------------------------------------------

@@ -40,13 +40,13 @@ def test_a_context_that_does_not_fit_is_refused_and_the_longest_that_does_is_one
     row = page.rows["n_ctx"]
     typed(page, "n_ctx", "1048576", qtbot)
     assert value(page, "n_ctx") == 8192
-    assert "Not 1048576: Main memory would need" in row.text
+    assert "Not 1,048,576: Main memory would need" in row.text
     assert row.editor.value == 8192
     assert row.offer_button.isVisibleTo(page)
     assert "Main memory" in row.editor.widget.accessibleDescription()
     press(page, row.offer_button, qtbot)
     assert value(page, "n_ctx") > 8192
-    assert "Not 1048576" not in row.text
+    assert "Not 1,048,576" not in row.text
     assert not row.offer_button.isVisibleTo(page)
 
 
@@ -92,5 +92,23 @@ def test_what_cannot_be_predicted_says_why_and_does_not_keep_the_next_plan_waiti
     controller.set_plan(msgspec.structs.replace(controller.plan, threads=3))
     until(qtbot, lambda: not page.forecast._still.isActive())  # it was asked while the last one was computed
     go_on.set()
+    settled(page, qtbot)
+    assert "tokens/s" in page._outlook.text()
+
+
+def test_an_error_that_nobody_expected_is_told_and_the_next_plan_is_predicted(chosen, make_page, qtbot, monkeypatch):
+    page = make_page(chosen())
+    controller, real = page._controller, forecast.consequences
+
+    def fails(_situation, _before):
+        raise ZeroDivisionError("no such share")
+
+    monkeypatch.setattr(forecast, "consequences", fails)
+    with qtbot.captureExceptions() as caught:
+        controller.set_plan(msgspec.structs.replace(controller.plan, threads=1))
+        until(qtbot, lambda: bool(caught))
+    assert "no such share" in page._outlook.text()
+    monkeypatch.setattr(forecast, "consequences", real)
+    controller.set_plan(msgspec.structs.replace(controller.plan, threads=2))
     settled(page, qtbot)
     assert "tokens/s" in page._outlook.text()

@@ -11,6 +11,7 @@ from lane_driver import (
     key,
     menu_event,
     move,
+    pinch,
     place,
     press,
     pull,
@@ -331,6 +332,22 @@ def test_ctrl_and_the_wheel_zoom_about_the_pointer(view):
     for _ in range(3):
         wheel(view, 0.4, CTRL)
     assert view.cell_at(view.viewport().rect().center()) == before
+
+
+def test_two_fingers_on_a_touchpad_zoom_as_far_as_they_spread_and_back(view):
+    before = view.pitch
+    for _ in range(10):
+        pinch(view, 0.05)
+    assert view.zoom == pytest.approx(before * 1.05**10)
+    for larger in (0.4, 0.4, 0.4, 0.4):
+        pinch(view, larger, place(view, 2, 6))
+    view.verticalScrollBar().setValue(view.verticalScrollBar().maximum() // 2)
+    held = view.cell_at(view.viewport().rect().center())
+    pinch(view, 0.1)
+    assert view.cell_at(view.viewport().rect().center()) == held
+    for _ in range(80):
+        pinch(view, -0.05)
+    assert view.zoom == 0.0
 
 
 def test_zoom_goes_from_the_overview_to_cards_and_no_further(view):

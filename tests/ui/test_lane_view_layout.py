@@ -147,15 +147,32 @@ def test_every_cell_of_every_pane_is_found_at_its_own_place_beside_its_names(cou
     assert panes.place_at(0, panes.height) is None
 
 
-@given(counts=COUNTS, room=ROOMS, zoom=ZOOMS, left=st.integers(-80, 200), top=st.integers(-80, 200))
+def pixels_of(canvas, window):
+    """All parts of a canvas, one below the other."""
+    pixels = np.full((window.height, window.width), 77, np.uint32)
+    for part, (first, last) in enumerate(canvas.parts):
+        canvas.pixels(part, pixels[first:last])
+    return pixels
+
+
+@given(
+    counts=COUNTS,
+    room=ROOMS,
+    zoom=ZOOMS,
+    left=st.integers(-80, 200),
+    top=st.integers(-80, 200),
+    rows=st.integers(1, 50),
+)
 @settings(max_examples=60, deadline=None)
-def test_a_pixel_has_the_colour_of_the_cell_that_lies_there(counts, room, zoom, left, top):
+def test_a_pixel_has_the_colour_of_the_cell_that_lies_there(counts, room, zoom, left, top, rows):
     layout = lane_layout(counts, room, 1.0, zoom)
     colors = np.zeros((len(counts), max(counts, default=0)), np.uint32)
     for line, count in enumerate(counts):
         colors[line, :count] = 1000 * (line + 1) + np.arange(count)
-    canvas = Canvas(layout, Window(left, top, 60, 40, header=7))
+    window = Window(left, top, 60, 40, header=7)
+    canvas = Canvas(layout, window, rows)
     canvas.fill(colors, ground=0)
+    pixels = pixels_of(canvas, window)
     for y in range(0, 40, 3):
         for x in range(0, 60, 3):
             place = layout.place_at(left + x, top + y) if x >= 7 else None
@@ -164,15 +181,42 @@ def test_a_pixel_has_the_colour_of_the_cell_that_lies_there(counts, room, zoom, 
                 corner = layout.corner(*place)
                 inside = left + x - corner[0] < layout.cell and top + y - corner[1] < layout.cell
                 expected = colors[place] if inside else 0
-            assert canvas.pixels[y, x] == expected
+            assert pixels[y, x] == expected
 
 
-def drawn(layout, cells, draw, window=None):
+@given(
+    counts=COUNTS,
+    room=ROOMS,
+    zoom=ZOOMS,
+    left=st.integers(-80, 200),
+    top=st.integers(-80, 200),
+    rows=st.integers(1, 50),
+    seed=st.integers(0, 99),
+)
+@settings(max_examples=60, deadline=None)
+def test_what_is_drawn_part_by_part_is_what_is_drawn_at_once(counts, room, zoom, left, top, rows, seed):
+    layout = lane_layout(counts, room, 1.0, zoom)
+    shape = (len(counts), max(counts, default=0))
+    marked = np.random.default_rng(seed).random((3, *shape)) < 0.4
+    marked &= np.arange(shape[1]) < np.array(counts, np.intp)[:, None]
+
+    def draw(canvas):
+        canvas.hatch(marked[0], 5, 6)
+        canvas.outline(marked[1], 6, inset=0, thick=1)
+        canvas.stamp(marked[2], 7, square(max(layout.cell // 2, 1)), (0, layout.cell // 2))
+
+    window = Window(left, top, 60, 40, header=7)
+    whole, parts = (drawn(layout, marked[0], draw, window, rows=its) for its in (window.height, rows))
+    assert (whole == parts).all()
+
+
+def drawn(layout, cells, draw, window=None, rows=1000):
     """What a canvas draws into a ground of zeros."""
-    canvas = Canvas(layout, window or Window(0, 0, layout.width, layout.height))
+    window = window or Window(0, 0, layout.width, layout.height)
+    canvas = Canvas(layout, window, rows)
     canvas.fill(np.zeros(cells.shape, np.uint32), ground=0)
     draw(canvas)
-    return canvas.pixels
+    return pixels_of(canvas, window)
 
 
 def test_an_outline_is_a_frame_in_the_chosen_cells_alone():

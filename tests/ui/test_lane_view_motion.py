@@ -2,15 +2,17 @@
 
 import pytest
 from controller_driver import seen
-from lane_driver import picture, shown_view
-from PySide6.QtCore import QPoint, Qt
+from lane_driver import hang, leave, picture, shown_view
+from PySide6.QtCore import QPoint, QRect, QRectF, Qt
 from PySide6.QtWidgets import QWidget
 from told_board import POOL_DEVICE, ToldController, routed_model, told_state
 
 from app.ui.lanes import motion
 from app.ui.lanes.flights import MOST, Flights
 from app.ui.lanes.lane_flash import board_kind
+from app.ui.lanes.lane_overlay import offer_strip
 from app.ui.lanes.lane_view import LaneView
+from app.ui.lanes.mime import pack_cells
 
 
 @pytest.fixture
@@ -164,6 +166,24 @@ def test_flights_let_the_mouse_through_and_are_as_large_as_the_lanes(lanes, stat
     flights.fly(changed(state, controller, lambda: swap(controller)), views)
     flights.parentWidget().resize(900, 400)
     assert flights.size() == flights.parentWidget().size()
+
+
+def test_no_ghost_flies_over_the_words_of_a_drop(lanes, state, controller, moving):
+    flights, (gpu, cpu) = lanes
+    both = flights.parentWidget()
+    flights.fly(changed(state, controller, lambda: swap(controller)), (gpu, cpu))
+    flights._timer.stop()
+    assert hang(gpu, pack_cells(state.model, {0: (1, 2)}))
+    strip = offer_strip(gpu, gpu.drops.offer)
+    there = QRect(gpu.viewport().mapTo(both, strip.topLeft()), strip.size())
+    flights._places = [(QRectF(there.adjusted(-9, -9, 9, 9)), True)]
+    seen_over = both.grab(there).toImage()
+    around = both.grab(there.adjusted(-6, -6, 6, 6)).toImage()
+    flights.hide()
+    assert both.grab(there).toImage() == seen_over
+    assert both.grab(there.adjusted(-6, -6, 6, 6)).toImage() != around
+    leave(gpu)
+    assert flights.kept_clear().isEmpty()
 
 
 def test_what_a_plan_calls_a_lane_tells_its_kind():

@@ -3,6 +3,7 @@
 import pytest
 from controller_driver import PATIENCE
 from lanes_driver import MIB, load_on_cpu, show
+from memory_driver import mapped_panel
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QAccessible
 from PySide6.QtTest import QTest
@@ -32,6 +33,19 @@ def panel(loaded_controller, theme, qtbot):
     made.orders.move_layers((3,), "Vulkan0")
     made.orders.pin({1: (0, 1, 2)}, "gpu")
     made.state.selection.set(made.state.board.mask({0: (1,)}))
+    assert made.notice.buttons
+    return made
+
+
+@pytest.fixture
+def mapped(loaded_controller, theme, qtbot):
+    """A panel over experts that stay in the file, half of them in memory: budget, "Warm up" and "Release" work."""
+    controller = loaded_controller("--memory-mib", 16)
+    made = mapped_panel(controller, theme, qtbot, pool=8 * MIB)
+    controller.cache.warm_memory()
+    buttons = made.lanes.box("CPU").header.memory_buttons
+    qtbot.waitUntil(buttons.release.isEnabled, timeout=PATIENCE)
+    made.orders.to_lane({0: tuple(range(8))}, "disk")
     assert made.notice.buttons
     return made
 
@@ -76,6 +90,29 @@ def test_every_control_is_reached_with_tab(panel, qtbot):
         QTest.keyClick(focused, Qt.Key.Key_Tab)
     missing = [(type(widget).__name__, name_of(widget)) for widget in controls(panel) if widget not in reached]
     assert missing == []
+
+
+def test_the_controls_of_main_memory_have_names_and_are_reached_with_tab(mapped, qtbot):
+    header = mapped.lanes.box("CPU").header
+    its = {header.budget, header.memory_buttons.warm, header.memory_buttons.release}
+    assert its <= set(controls(mapped))
+    for widget in controls(mapped):
+        assert name_of(widget).strip(" ▲■↶↷") != "", widget
+    names = {name_of(widget) for widget in its}
+    assert len(names) == 3
+    for widget in its:
+        assert QAccessible.queryAccessibleInterface(widget).text(QAccessible.Text.Description)
+    mapped.notice.close_button.setFocus()
+    reached = []
+    for _ in range(80):
+        focused = QApplication.focusWidget()
+        if focused in reached:
+            break
+        reached.append(focused)
+        QTest.keyClick(focused, Qt.Key.Key_Tab)
+    assert [widget for widget in controls(mapped) if widget not in reached] == []
+    order = [header.budget, header.memory_buttons.warm, header.memory_buttons.release, mapped.lanes.box("CPU").view]
+    assert [widget for widget in reached if widget in order] == order
 
 
 def test_tab_goes_from_the_tools_over_the_notice_and_the_lanes_to_the_footer(panel, qtbot):

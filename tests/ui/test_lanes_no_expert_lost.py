@@ -96,11 +96,15 @@ class Hands(RuleBasedStateMachine):
             self.load(answered=True)
 
     def choose(self, facts, pool):
-        """Another model, its layers in the CPU lane and a pool of so many MiB on the first GPU."""
+        """Another model, its layers in the CPU lane and a pool of so many MiB on the first GPU.
+
+        With an odd number of them the experts stay in the file.
+        """
         controller = self.controller
         gpu = controller.machine.gpus[0].device if controller.machine.gpus else None
         controller._set_facts(facts)
-        plan = controller.propose_plan(Wishes(gpu=gpu, pool_bytes=pool * MIB if gpu else 0))
+        residency = "mapped" if pool % 2 and facts.moe_layers else None
+        plan = controller.propose_plan(Wishes(gpu=gpu, pool_bytes=pool * MIB if gpu else 0, residency=residency))
         controller.set_plan(with_lanes(plan, facts, controller.machine, facts.moe_layers, CPU_LANE))
 
     @rule(answered=st.booleans())
@@ -175,6 +179,15 @@ class Hands(RuleBasedStateMachine):
     @rule(mib=st.integers(0, 60))
     def resize_pool(self, mib):
         self.orders.set_pool(mib * MIB)
+
+    @rule(mib=st.sampled_from((None, 0, 1, 5, 9, 40)))
+    def budget_memory(self, mib):
+        self.orders.set_memory(None if mib is None else mib * MIB)
+
+    @rule(warm=st.booleans())
+    def warm_up_or_release(self, warm):
+        cache = self.controller.cache
+        (cache.warm_memory if warm else cache.release_memory)()
 
     @precondition(lambda self: self.refusals and self.refusals[-1].offers)
     @rule(which=st.integers(0, 3))
@@ -304,8 +317,10 @@ class Hands(RuleBasedStateMachine):
             else:
                 in_pool = pin == "gpu" and room > 0
                 room -= in_pool
+            where = told.memory[expert] if told and told.memory and home in (CPU_LANE, DISK_LANE) else ""
             there = in_pool and device is not None and home in (CPU_LANE, DISK_LANE)
-            row.append((device if there else home, ordered.get((layer, expert), pin)))
+            by_memory = {"r": CPU_LANE, "d": DISK_LANE}.get(where, home)
+            row.append((device if there else by_memory, ordered.get((layer, expert), pin)))
         return row
 
 

@@ -45,7 +45,7 @@ def test_other_load_time_choices_are_told_too():
     text = words.difference_text(PLAN, edited)
     assert text.split(" · ") == [
         "attention on CPU → CUDA0",
-        "context 4096 → 8192",
+        "context 4,096 → 8,192",
         "KV cache type f16 → q8_0",
         f"expert pool none → {words.in_bytes(GIB)}",
     ]

@@ -331,6 +331,37 @@ def test_all_orders_at_once_are_one_step(live, qtbot):
     until(qtbot, lambda: engine_pins(controller)[0] == "acaaaaaa" and engine_pool(controller) == 16 * MIB)
 
 
+@pytest.mark.parametrize("pin", ["cpu", "gpu"])
+def test_a_load_keeps_the_history_when_a_layer_with_pinned_experts_went_whole_to_a_gpu(live, qtbot, pin):
+    controller, orders = live()
+    before = controller.plan
+    assert orders.pin({1: (2, 3)}, pin)
+    assert orders.move_layers([1], "Vulkan0")
+    with qtbot.waitSignal(controller.loaded, timeout=PATIENCE):
+        controller.load()
+    assert controller.loaded_plan.expert_lanes[1] == "Vulkan0"
+    assert orders.stack.count() == 2
+    orders.stack.undo()
+    with qtbot.waitSignal(controller.loaded, timeout=PATIENCE):
+        controller.load()
+    assert orders.stack.count() == 2
+    assert pins_of(controller.loaded_plan) == {(1, 2): pin, (1, 3): pin}
+    orders.stack.undo()
+    assert controller.plan == before
+
+
+def test_the_end_of_a_history_is_told_with_what_was_dropped(planned):
+    controller, orders = planned()
+    told = seen(orders.refused)
+    plan = controller.plan
+    controller.set_plan(msgspec.structs.replace(plan, threads=1))
+    assert told == []
+    orders.pin({1: (2,)}, "cpu")
+    orders.pin({2: (2,)}, "cpu")
+    controller.set_plan(plan)
+    assert [its.text for its in told] == ["Another plan was set: the 2 steps before it cannot be undone any more."]
+
+
 def test_a_plan_set_by_someone_else_and_another_model_end_the_history(planned, make_facts):
     controller, orders = planned()
     orders.move_layers((0,), "Vulkan0")

@@ -52,6 +52,7 @@ def test_a_refused_size_does_not_take_back_the_pin_that_was_ordered_after_it(con
     refuse(engine)
     engine.answer()
     assert len(refused) == 1
+    assert "the 2 steps before it cannot be undone any more" in refused[0].text
     for plan in (controller.plan, controller.loaded_plan):
         assert (plan.pool_bytes, pins_of(plan)) == (8 * MIB, {(1, 3): "cpu"})
     assert engine.cache.facts(0, experts=True).layers[1].pins == "aaacaaaa"

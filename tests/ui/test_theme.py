@@ -69,6 +69,13 @@ def test_any_heat_has_a_colour_between_the_stops(qapp, fraction, dark):
         assert color.name() == theme.colors.heat[-1].name()
 
 
+def test_the_table_of_heat_is_that_of_the_look(qapp):
+    theme = Theme(forced="light")
+    for look in ("light", "dark", "light"):
+        theme.force(look)
+        assert theme.heat_table(5) == tuple(theme.heat_color(step / 4).rgba() for step in range(5))
+
+
 def test_a_forced_look_wins_and_a_change_is_told_once(qtbot):
     theme = Theme(forced="light")
     assert (theme.dark, theme.colors) == (False, LIGHT)
@@ -89,6 +96,29 @@ def test_the_dressed_application_changes_with_the_look(qapp, qtbot):
         assert qapp.palette().window().color().name() == DARK.window.name()
         assert DARK.accent.name() in QApplication.instance().styleSheet()
         assert LIGHT.accent.name() not in QApplication.instance().styleSheet()
+    finally:
+        qapp.setStyleSheet(sheet)
+        qapp.setStyle(style)
+        qapp.setPalette(palette)
+        qapp.setFont(font)
+
+
+def test_what_is_hidden_while_the_look_changes_has_the_new_colours_when_it_is_seen_again(qapp, qtbot):
+    style, sheet, palette, font = qapp.style().objectName(), qapp.styleSheet(), qapp.palette(), qapp.font()
+    try:
+        theme = Theme(forced="light")
+        theme.apply(qapp)
+        seen, never_seen = QLabel("seen"), QLabel("never seen")
+        for label in (seen, never_seen):
+            qtbot.addWidget(label)
+            set_role(label, "muted")
+        seen.show()
+        assert seen.palette().windowText().color().name() == LIGHT.muted_text.name()
+        seen.hide()
+        theme.force("dark")
+        for label in (seen, never_seen):
+            label.show()
+            assert label.palette().windowText().color().name() == DARK.muted_text.name()
     finally:
         qapp.setStyleSheet(sheet)
         qapp.setStyle(style)

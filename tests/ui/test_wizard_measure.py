@@ -71,6 +71,10 @@ def test_progress_is_shown_and_cancel_ends_it(make_wizard, model, qtbot):
     press(qtbot, card.button)
     qtbot.waitUntil(lambda: card.progress.value() == 500, timeout=PATIENCE)
     assert "Measuring the processor: q4_K weights" in card.text
+    assert card.progress.isVisible()
+    assert (
+        abs(card.progress.geometry().center().y() - card.cancel_button.geometry().center().y()) < card.button.height()
+    )
     assert card.cancel_button.hasFocus()
     press(qtbot, card.cancel_button)
     ended(qtbot, wizard, card)

@@ -39,7 +39,7 @@ def controls(theme, qtbot):
 
 def test_automatic_says_what_the_planner_chose(controls):
     assert controls.gpu.currentText() == "Automatic (Vulkan0)"
-    assert controls.context.text() == "Automatic (8192)"
+    assert controls.context.text() == "Automatic (8,192)"
     assert controls.kv_type.currentText() == "Automatic (f16)"
     assert controls.threads.text() == "Automatic (6)"
     assert controls.wishes == Wishes()

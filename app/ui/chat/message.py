@@ -47,15 +47,15 @@ class QuestionMessage(QWidget):
         row.setContentsMargins(0, 0, 0, 0)
         row.addStretch(1)
         row.addWidget(self._bubble)
-        self._show()
-        theme.changed.connect(self._show)
+        self.dress()
 
     @property
     def text(self) -> str:
         """The question."""
         return self._text
 
-    def _show(self) -> None:
+    def dress(self) -> None:
+        """Take the theme's colours; whoever shows the message says when they are others."""
         self._view.set_plain(self._text, text_look(self._theme))
         self._set_width(self.width())
 
@@ -101,7 +101,6 @@ class AnswerMessage(Stack):
         self.add(self._body)
         self.add(foot)
         self._say(self.tr("Waiting for the engine…"))
-        theme.changed.connect(self._restyle)
 
     @property
     def text(self) -> str:
@@ -188,7 +187,8 @@ class AnswerMessage(Stack):
         self._status.setText(text)
         self._status.setVisible(bool(text))
 
-    def _restyle(self) -> None:
+    def dress(self) -> None:
+        """Take the theme's colours; whoever shows the message says when they are others."""
         self._body.set_look(text_look(self._theme))
 
 

@@ -50,6 +50,7 @@ class ChatPage(QWidget):
         self._stack.addWidget(self.empty_state)
         self._stack.addWidget(self.transcript)
         self._stale = True
+        self._told_silent = False
         self._lay_out()
         self._connect()
         self._state_changed(controller.state)
@@ -65,6 +66,7 @@ class ChatPage(QWidget):
 
     def _ask(self, text: str) -> bool:
         self.banner.clear()
+        self._told_silent = False
         try:
             self._controller.ask(text)
         except AppError as error:
@@ -108,6 +110,7 @@ class ChatPage(QWidget):
         controller.load_progress.connect(self._load_progress)
         controller.loaded.connect(lambda _report: self.banner.clear())
         controller.failed.connect(self._failed)
+        controller.engine_watch.silent.connect(self._silent)
         conversation.answer_started.connect(self._answer_started)
         controller.prompt_progress.connect(self._prompt_progress)
         controller.token.connect(self._token)
@@ -212,6 +215,17 @@ class ChatPage(QWidget):
             return  # the wizard is shown, and tells what it began itself
         actions = self._rescue_buttons() if self._controller.state == FAILED else ()
         self.banner.tell(error, actions)
+
+    def _silent(self, silence: AppError | None) -> None:
+        """The engine does not answer: say so, and leave it to the user whether to wait; or it answers again."""
+        told, self._told_silent = self._told_silent, silence is not None
+        if silence is not None:
+            end = QPushButton(self.tr("End the engine"), self.banner)
+            end.setToolTip(self.tr("Frees the model; it can be loaded again then. The conversation stays."))
+            end.clicked.connect(self._controller.engine_watch.end_silent)
+            self.banner.tell(silence, (end,))
+        elif told:
+            self.banner.clear()
 
     def _rescue_buttons(self) -> tuple[QPushButton, ...]:
         again = QPushButton(self.tr("Load again"), self.banner)

@@ -48,6 +48,11 @@ class Transcript(QScrollArea):
         self._idle = QTimer(self)
         self._idle.setInterval(0)
         self._idle.timeout.connect(self._build_slice)
+        self._undressed: list[QuestionMessage | AnswerMessage] = []
+        self._dressing = QTimer(self)
+        self._dressing.setInterval(0)
+        self._dressing.timeout.connect(self._dress_next)
+        theme.changed.connect(self._theme_changed)
         self._more = QPushButton(self.tr("Show earlier messages"), self)
         set_kind(self._more, "quiet")
         self._more.clicked.connect(self.show_earlier)
@@ -177,6 +182,24 @@ class Transcript(QScrollArea):
         else:
             self._idle.stop()
         self._top.setVisible(bool(self._earlier) and not more)
+
+    def _theme_changed(self) -> None:
+        """What is in sight has the new colours at once, the rest in idle moments, the newest first."""
+        self._undressed = []
+        for message in self._shown:
+            if message.visibleRegion().isEmpty():
+                self._undressed.append(message)
+            else:
+                message.dress()
+        self._dressing.start()
+
+    def _dress_next(self) -> None:
+        while self._undressed:
+            message = self._undressed.pop()
+            if message in self._shown:  # else it was removed meanwhile
+                message.dress()
+                return
+        self._dressing.stop()
 
     def _remove_oldest(self) -> None:
         self._column.remove(self._shown.pop(0))

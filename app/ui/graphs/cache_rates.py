@@ -1,10 +1,12 @@
-"""What the expert cache did between two readings of its totals: hits, copies, and where the time of a token went."""
+"""What the expert cache did between two readings: hits, copies, reads, and where the time of a token went."""
 
 from app.engine.protocol import CacheFacts
 from app.placement.cache.facts import CacheTotals
 
 HITS, COPIED = "hits", "copied"
 SPLIT_CPU, SPLIT_GPU, SPLIT_WAIT, SPLIT_ALL = "split.cpu", "split.gpu", "split.wait", "split.all"
+RESIDENT, RESIDENT_BUDGET = "resident", "resident.budget"
+COLD, STALL = "cold", "stall"
 FRESH_SECONDS = 0.8
 """Facts come four times a second while the model answers: older ones say nothing of now."""
 SLOWEST_TOKEN_SECONDS = 10.0
@@ -45,7 +47,7 @@ class CacheRates:
         if before is not None and (facts is before[1] or time_seconds <= before[0]):
             return  # the same facts again: something else about the cache changed
         self._before = time_seconds, facts
-        self._take_tokens(time_seconds, facts.decode, pooled=has_pool(facts))
+        self._take_tokens(time_seconds, facts.decode, pooled=has_pool(facts), mapped=facts.memory is not None)
         if before is None:
             return
         seconds, old = time_seconds - before[0], before[1]
@@ -56,7 +58,7 @@ class CacheRates:
         self._figures, self._told_until = figures, time_seconds + FRESH_SECONDS
 
     def figures(self, time_seconds: float, *, answering: bool = True) -> dict[str, float]:
-        """Percent, MiB a second, and milliseconds a token as of the last readings; without those that are old.
+        """Percent, MiB a second, reads and milliseconds a token as of the last readings; without those that are old.
 
         Args:
             time_seconds: The time.
@@ -65,9 +67,15 @@ class CacheRates:
         found = dict(self._figures) if time_seconds <= self._told_until else {}
         if time_seconds <= self._tokens_told_at + (self._tokens_last if answering else FRESH_SECONDS):
             found |= self._of_tokens
+        memory = self._before[1].memory if self._before is not None else None
+        if memory is not None and memory.total_bytes:  # no rate: it stands until something is read or given up
+            found |= {
+                RESIDENT: 100 * memory.resident_bytes / memory.total_bytes,
+                RESIDENT_BUDGET: 100 * min(memory.budget_bytes / memory.total_bytes, 1.0),
+            }
         return found
 
-    def _take_tokens(self, time_seconds: float, new: CacheTotals, *, pooled: bool) -> None:
+    def _take_tokens(self, time_seconds: float, new: CacheTotals, *, pooled: bool, mapped: bool) -> None:
         if self._token_before is None:
             self._token_before = time_seconds, new
             return
@@ -85,6 +93,12 @@ class CacheRates:
                 SPLIT_WAIT: 1000 * (new.wait_seconds - old.wait_seconds) / tokens,
                 SPLIT_ALL: 1000 * (new.seconds - old.seconds) / tokens,
             }
+            seconds = new.seconds - old.seconds
+            if mapped and seconds > 0:
+                self._of_tokens |= {
+                    COLD: (new.cold_reads - old.cold_reads) / tokens,
+                    STALL: 100 * min((new.stall_seconds - old.stall_seconds) / seconds, 1.0),
+                }
             # The next token of a slow model may take as long again: until then this is the newest there is.
             token_seconds = min((time_seconds - told_at) / tokens, SLOWEST_TOKEN_SECONDS)
             self._tokens_told_at, self._tokens_last = time_seconds, max(FRESH_SECONDS, 2 * token_seconds)

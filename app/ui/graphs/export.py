@@ -14,8 +14,8 @@ from PySide6.QtGui import QImage, QPainter, QPixmap
 
 from app.errors import AppError, ErrorCode
 from app.library.folders import writing_error
+from app.ui.graphs.graph_spec import GraphSpec
 from app.ui.graphs.history import History
-from app.ui.graphs.specs import GraphSpec
 from app.ui.theme import GRID, Colors
 
 _DIGITS = 7  # of a figure; measured ones have no more

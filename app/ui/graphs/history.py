@@ -61,6 +61,10 @@ class History:
         """A figure beside `times`; a view that the next `append` may change, all NaN for what was never measured."""
         return self._columns.get(key, self._nothing)[self._start : self._start + self._count]
 
+    def holds(self, key: str) -> bool:
+        """Whether any row still has a figure."""
+        return key in self._columns and not bool(np.isnan(self.column(key)).all())
+
     def latest(self, key: str) -> float | None:
         """The newest row's figure, or None in a gap and before the first row."""
         return self.at(key, self._count - 1) if self._count else None

@@ -18,6 +18,7 @@ from app.ui.graphs.plot import LivePlot
 from app.ui.graphs.recorder import Recorder
 from app.ui.graphs.specs import (
     ALWAYS,
+    COLD,
     COPIED,
     DECODE,
     GPU,
@@ -25,6 +26,7 @@ from app.ui.graphs.specs import (
     HITS,
     PROMPT,
     SPLIT,
+    STALL,
     GraphSpec,
     device_specs,
     fixed_specs,
@@ -39,7 +41,7 @@ from app.ui.theme import GRID, Theme, set_role
 
 WIDTH_HINT, HEIGHT_HINT = 420, 360
 GIB = 1024**3
-_OF_ANSWERS = (DECODE, PROMPT, HITS, SPLIT, COPIED)
+_OF_ANSWERS = (DECODE, PROMPT, HITS, COLD, STALL, SPLIT, COPIED)
 
 
 class GraphsPanel(DockContent):
@@ -81,7 +83,7 @@ class GraphsPanel(DockContent):
         self._scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self._scroll.setWidget(self.page)
         self._plots: dict[str, LivePlot] = {spec.key: self._make_plot(spec) for spec in fixed_specs()}
-        self._of_devices: set[str] = set()
+        self._device_of: dict[str, str] = {}
         column = QVBoxLayout(self)
         column.setContentsMargins(GRID, GRID, GRID, GRID)
         column.setSpacing(GRID)
@@ -108,14 +110,20 @@ class GraphsPanel(DockContent):
     @property
     def plots(self) -> list[LivePlot]:
         """The graphs that are shown, as they are arranged."""
-        groups, measured = self.toolbar.groups, self.recorder.history.keys
+        groups = self.toolbar.groups
         return [
             plot
             for group in GROUPS
             for plot in self._plots.values()
-            if plot.spec.group == group in groups
-            and (group in ALWAYS or any(key in measured for key in plot.spec.keys))
+            if plot.spec.group == group in groups and self._has_something(plot.spec)
         ]
+
+    def _has_something(self, spec: GraphSpec) -> bool:
+        """Whether a graph says something; that of a GPU which is gone does while the history still has it."""
+        history, device = self.recorder.history, self._device_of.get(spec.key)
+        if device is not None and device not in self.recorder.devices:
+            return any(history.holds(key) for key in spec.keys)
+        return spec.group in ALWAYS or any(key in history.keys for key in spec.keys)
 
     def plot(self, key: str) -> LivePlot:
         """The graph of that name, shown or not: a group's, or "gpu." with a device."""
@@ -149,15 +157,11 @@ class GraphsPanel(DockContent):
         return plot
 
     def _make_gpu_plots(self) -> None:
-        specs = {spec.key: spec for device in self.recorder.devices for spec in device_specs(device)}
-        for key in self._of_devices - specs.keys():
-            plot = self._plots.pop(key)
-            plot.hide()
-            plot.deleteLater()
-        self._of_devices = set(specs)
-        for key, spec in specs.items():
-            if key not in self._plots:
-                self._plots[key] = self._make_plot(spec)
+        for device in self.recorder.known:
+            for spec in device_specs(device):
+                if spec.key not in self._plots:
+                    self._plots[spec.key] = self._make_plot(spec)
+                    self._device_of[spec.key] = device
         self._arrange()
         self._show_words()
         self.redraw()

@@ -7,10 +7,10 @@ from PySide6.QtGui import QFocusEvent, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QSizePolicy, QVBoxLayout, QWidget
 
 from app.ui.graphs.canvas import Canvas
+from app.ui.graphs.graph_spec import GraphSpec, Line
 from app.ui.graphs.history import History
 from app.ui.graphs.scale import clock_words, round_top
 from app.ui.graphs.shapes import shapes_of
-from app.ui.graphs.specs import GraphSpec, Line
 from app.ui.graphs.time_window import TimeWindow
 from app.ui.graphs.values import Value, ValuesLine
 from app.ui.theme import GRID, Theme, set_role

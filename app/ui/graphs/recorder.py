@@ -65,6 +65,8 @@ class Recorder(QObject):
     Attributes:
         history: The rows.
         reasons: Graph's key to why something of it is not measured now, or what it leaves out.
+        devices: The GPUs that the machine lists now.
+        known: Every GPU that it listed since the start: the rows keep the figures of one that is gone.
 
     Signals:
         recorded: There is something new to draw.
@@ -103,6 +105,7 @@ class Recorder(QObject):
         self.reasons: dict[str, str] = {}
         self.totals: dict[str, int] = {}
         self.devices: tuple[str, ...] = ()
+        self.known: tuple[str, ...] = ()
         self._timer = QTimer(self)
         self._timer.setInterval(INTERVAL_MILLISECONDS)
         self._timer.timeout.connect(self._tick)
@@ -267,8 +270,7 @@ class Recorder(QObject):
         if why != self._told:  # once, not five times a second
             self._told = why
             log.warning("not measured: %s", why, exc_info=error)
-        keys = [*(group for group in SAMPLED if group != GPU), *(f"{GPU}.{device}" for device in self.devices)]
-        keys += [load_key(graph, device) for graph in GRAPHS_OF_FIGURES for device in self.devices]
+        keys = [*(group for group in SAMPLED if group != GPU), *_keys_of(self.devices)]
         self.reasons |= dict.fromkeys(keys, why)
 
     def _answer_started(self) -> None:
@@ -296,6 +298,14 @@ class Recorder(QObject):
         self.totals = {gpu.device: gpu.total_bytes for gpu in gpus} | self.totals
         if devices != self.devices:
             self.devices = devices
+            self.known = tuple(dict.fromkeys((*self.known, *devices)))
+            gone = self.tr("The machine does not list this GPU any more.")
+            for device in self.known:
+                for key in _keys_of((device,)):
+                    if device not in devices:
+                        self.reasons[key] = gone
+                    elif self.reasons.get(key) == gone:
+                        del self.reasons[key]
             self.gpus_changed.emit()
 
     # ---- on a pool thread ---------------------------------------------------------------------
@@ -330,3 +340,12 @@ class Recorder(QObject):
 
 def _in(unit: int, count: float | None) -> float | None:
     return None if count is None else count / unit
+
+
+def _keys_of(devices: Iterable[str]) -> list[str]:
+    """The graphs of some devices."""
+    return [
+        key
+        for device in devices
+        for key in (f"{GPU}.{device}", *(load_key(graph, device) for graph in GRAPHS_OF_FIGURES))
+    ]

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from app.ui.graphs.graph_spec import ColorOf, GraphSpec
 from app.ui.graphs.history import History, Times, Values, peaks, tops
-from app.ui.graphs.specs import ColorOf, GraphSpec
 
 
 @dataclass(frozen=True)

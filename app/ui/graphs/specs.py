@@ -1,16 +1,22 @@
 """Every graph there is: what it shows, in which unit, and what has to be measured for it."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
-
-from PySide6.QtCore import QCoreApplication
 from PySide6.QtGui import QColor
 
 from app.hardware.cores import EFFICIENCY, LOW_POWER, PERFORMANCE
 from app.hardware.samples import CPU_LOAD, GPU_LOAD, GPU_MEMORY, MAIN_MEMORY, MODEL_FILE, PROCESS
-from app.ui.graphs.cache_rates import COPIED, HITS, SPLIT_ALL, SPLIT_CPU, SPLIT_GPU, SPLIT_WAIT
+from app.ui.graphs.cache_rates import (
+    COLD,
+    COPIED,
+    HITS,
+    RESIDENT,
+    SPLIT_ALL,
+    SPLIT_CPU,
+    SPLIT_GPU,
+    SPLIT_WAIT,
+    STALL,
+)
 from app.ui.graphs.gpu_parts import BANDS, BUDGET, DRIVER, OTHERS, REST, SPILL, figure_key
+from app.ui.graphs.graph_spec import ColorOf, GraphSpec, Line, color, tr
 from app.ui.graphs.load_figures import (
     ALL,
     BUSY,
@@ -26,6 +32,7 @@ from app.ui.graphs.load_figures import (
     cpu_key,
     load_key,
 )
+from app.ui.graphs.memory_specs import memory_specs
 from app.ui.theme import Colors, mix
 from app.ui.wizard.bars import part_color
 
@@ -39,7 +46,9 @@ GPU, RAM, DECODE, PROMPT, SPLIT, FILE, FAULTS, DISK = (
     "faults",
     "disk",
 )
-GROUPS = (GPU, DECODE, HITS, RAM, SPLIT, PROMPT, COPIED, FILE, FAULTS, DISK, LOAD, CLOCK, HEAT)
+GROUPS = (
+    GPU, DECODE, HITS, RAM, RESIDENT, COLD, STALL, SPLIT, PROMPT, COPIED, FILE, FAULTS, DISK, LOAD, CLOCK, HEAT
+)  # fmt: skip
 """Graphs that are shown and hidden together, in the order they are arranged."""
 ENGINE_RAM, PEAK_RAM, AVAILABLE_RAM = "ram.engine", "ram.peak", "ram.available"
 ALWAYS = (GPU, DECODE, RAM)
@@ -55,73 +64,8 @@ SAMPLED = {
     HEAT: frozenset((GPU_LOAD,)),
 }
 """What a group needs of the machine's samples."""
-OF_CACHE = frozenset((GPU, HITS, SPLIT, COPIED))
+OF_CACHE = frozenset((GPU, HITS, RESIDENT, COLD, STALL, SPLIT, COPIED))
 """Groups that need the expert cache's facts."""
-
-ColorOf = Callable[[Colors], QColor]
-
-
-@dataclass(frozen=True)
-class Line:
-    """One line of a graph.
-
-    Attributes:
-        key: Its figure in the history.
-        name: What it shows; empty where the title says it.
-        color: Its colour in the look in force.
-        dashed: For a line that is a limit or a prediction rather than a use.
-    """
-
-    key: str
-    name: str
-    color: ColorOf
-    dashed: bool = False
-
-
-@dataclass(frozen=True)
-class GraphSpec:
-    """One graph.
-
-    Attributes:
-        group: One of GROUPS.
-        key: Its own name: the group's, and the device's for one of several.
-        title: What it shows.
-        unit: Of every figure in it.
-        bands: Stretches that are stacked, from the bottom; each as a `Line`.
-        lines: Lines over them.
-        decimals: Of the figures in text.
-        smallest_top: The least that the scale reaches.
-        limit: What there is in all, where that is the same for everyone; the scale's top.
-        about: One sentence more, for who points at the title.
-    """
-
-    group: str
-    key: str
-    title: str
-    unit: str
-    lines: tuple[Line, ...] = ()
-    bands: tuple[Line, ...] = ()
-    decimals: int = 2
-    smallest_top: float = 1.0
-    limit: float | None = None
-    about: str = ""
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """Every figure it shows."""
-        return tuple(line.key for line in (*self.bands, *self.lines))
-
-
-def _tr(text: str) -> str:
-    return QCoreApplication.translate("graphs", text)
-
-
-def _graph_color(place: int, colors: Colors) -> QColor:
-    return colors.graph[place % len(colors.graph)]
-
-
-def _color(place: int) -> ColorOf:
-    return partial(_graph_color, place)
 
 
 def _muted(colors: Colors) -> QColor:
@@ -147,10 +91,10 @@ def _error_color(colors: Colors) -> QColor:
 def group_titles() -> dict[str, str]:
     """What each group is called in the menu."""
     titles = {spec.group: spec.title for spec in fixed_specs()} | {
-        GPU: _tr("GPU memory"),
-        LOAD: _tr("Load of CPU and GPU"),
-        CLOCK: _tr("Clock of CPU and GPU"),
-        HEAT: _tr("GPU temperature and power"),
+        GPU: tr("GPU memory"),
+        LOAD: tr("Load of CPU and GPU"),
+        CLOCK: tr("Clock of CPU and GPU"),
+        HEAT: tr("GPU temperature and power"),
     }
     return {group: titles[group] for group in GROUPS}
 
@@ -161,116 +105,117 @@ def fixed_specs() -> tuple[GraphSpec, ...]:
         GraphSpec(
             DECODE,
             DECODE,
-            _tr("Decoding speed"),
-            _tr("tokens/s"),
-            (Line(DECODE, "", _color(0)),),
+            tr("Decoding speed"),
+            tr("tokens/s"),
+            (Line(DECODE, "", color(0)),),
             decimals=1,
         ),
         GraphSpec(
             HITS,
             HITS,
-            _tr("Routed experts found in the GPU pool"),
+            tr("Routed experts found in the GPU pool"),
             "%",
-            (Line(HITS, "", _color(1)),),
+            (Line(HITS, "", color(1)),),
             decimals=0,
             limit=100.0,
         ),
         GraphSpec(
             RAM,
             RAM,
-            _tr("Main memory"),
+            tr("Main memory"),
             "GiB",
             (
-                Line(ENGINE_RAM, _tr("engine"), _color(3)),
-                Line(PEAK_RAM, _tr("its peak"), _color(2), dashed=True),
-                Line(AVAILABLE_RAM, _tr("available"), _color(5), dashed=True),
+                Line(ENGINE_RAM, tr("engine"), color(3)),
+                Line(PEAK_RAM, tr("its peak"), color(2), dashed=True),
+                Line(AVAILABLE_RAM, tr("available"), color(5), dashed=True),
             ),
         ),
         GraphSpec(
             SPLIT,
             SPLIT,
-            _tr("Time per token in expert layers"),
+            tr("Time per token in expert layers"),
             "ms",
             (
-                Line(SPLIT_CPU, "CPU", _color(3)),
-                Line(SPLIT_GPU, "GPU", _color(1)),
-                Line(SPLIT_WAIT, _tr("waiting for the GPU"), _color(2)),
-                Line(SPLIT_ALL, _tr("all of it"), _muted, dashed=True),
+                Line(SPLIT_CPU, "CPU", color(3)),
+                Line(SPLIT_GPU, "GPU", color(1)),
+                Line(SPLIT_WAIT, tr("waiting for the GPU"), color(2)),
+                Line(SPLIT_ALL, tr("all of it"), _muted, dashed=True),
             ),
-            about=_tr("CPU and GPU compute at the same time: their times overlap and do not add up."),
+            about=tr("CPU and GPU compute at the same time: their times overlap and do not add up."),
         ),
         GraphSpec(
             PROMPT,
             PROMPT,
-            _tr("Prompt speed"),
-            _tr("tokens/s"),
-            (Line(PROMPT, "", _color(4)),),
+            tr("Prompt speed"),
+            tr("tokens/s"),
+            (Line(PROMPT, "", color(4)),),
             decimals=0,
         ),
         GraphSpec(
             COPIED,
             COPIED,
-            _tr("Experts copied to the GPU"),
+            tr("Experts copied to the GPU"),
             "MiB/s",
-            (Line(COPIED, "", _color(2)),),
+            (Line(COPIED, "", color(2)),),
             decimals=0,
         ),
+        *memory_specs(),
         GraphSpec(
             FILE,
             FILE,
-            _tr("Model file in memory"),
+            tr("Model file in memory"),
             "%",
-            (Line(FILE, "", _color(0)),),
+            (Line(FILE, "", color(0)),),
             decimals=0,
             limit=100.0,
-            about=_tr("The share of the model file that the system keeps in memory; of a large file by sampled pages."),
+            about=tr("The share of the model file that the system keeps in memory; of a large file by sampled pages."),
         ),
         GraphSpec(
             FAULTS,
             FAULTS,
-            _tr("Page faults that waited for the disk"),
-            _tr("per second"),
-            (Line(FAULTS, "", _color(4)),),
+            tr("Page faults that waited for the disk"),
+            tr("per second"),
+            (Line(FAULTS, "", color(4)),),
             decimals=0,
             smallest_top=10.0,
         ),
         GraphSpec(
             DISK,
             DISK,
-            _tr("Read from disk by the engine"),
+            tr("Read from disk by the engine"),
             "MB/s",
-            (Line(DISK, "", _color(5)),),
+            (Line(DISK, "", color(5)),),
             decimals=1,
         ),
         GraphSpec(
             LOAD,
             LOAD,
-            _tr("CPU load"),
+            tr("CPU load"),
             "%",
             _cpu_lines(LOAD),
             decimals=0,
             limit=100.0,
-            about=_tr("How busy all threads of the machine are, with any program, and those of each kind of cores."),
+            about=tr("How busy all threads of the machine are, with any program, and those of each kind of cores."),
         ),
         GraphSpec(
             CLOCK,
             CLOCK,
-            _tr("CPU clock"),
+            tr("CPU clock"),
             "MHz",
             _cpu_lines(CLOCK),
             decimals=0,
             smallest_top=1000.0,
-            about=_tr("The clock of the busiest thread, and of the busiest one of each kind of cores, once a second."),
+            about=tr("The clock of the busiest thread, and of the busiest one of each kind of cores, once a second."),
         ),
     )
 
 
 def _cpu_lines(graph: str) -> tuple[Line, ...]:
     return (
-        Line(cpu_key(graph, ALL), _tr("all threads") if graph == LOAD else _tr("busiest thread"), _color(3)),
-        Line(cpu_key(graph, PERFORMANCE), _tr("performance cores"), _color(0)),
-        Line(cpu_key(graph, EFFICIENCY), _tr("efficiency cores"), _color(1)),
-        Line(cpu_key(graph, LOW_POWER), _tr("low-power cores"), _color(5)),
+        Line(cpu_key(graph, ALL), tr("all threads") if graph == LOAD else tr("busiest thread"), color(3)),
+        Line(cpu_key(graph, PERFORMANCE), tr("performance cores"), color(0)),
+        Line(cpu_key(graph, EFFICIENCY), tr("efficiency cores"), color(1)),
+        Line(cpu_key(graph, LOW_POWER), tr("low-power cores"), color(5)),
     )
 
 
@@ -284,24 +229,24 @@ def _load_specs(device: str) -> tuple[GraphSpec, ...]:
         GraphSpec(
             LOAD,
             load_key(LOAD, device),
-            _tr("GPU load · {device}").format(device=device),
+            tr("GPU load · {device}").format(device=device),
             "%",
-            (Line(load_key(LOAD, device, BUSY), _tr("busy"), _color(1)),),
-            (Line(load_key(LOAD, device, THROTTLED), _tr("throttled"), _throttled_color),),
+            (Line(load_key(LOAD, device, BUSY), tr("busy"), color(1)),),
+            (Line(load_key(LOAD, device, THROTTLED), tr("throttled"), _throttled_color),),
             decimals=0,
             limit=100.0,
-            about=_tr("With any program. Throttled: the driver keeps the clock down, for heat or power."),
+            about=tr("With any program. Throttled: the driver keeps the clock down, for heat or power."),
         ),
         GraphSpec(
             CLOCK,
             load_key(CLOCK, device),
-            _tr("GPU clock · {device}").format(device=device),
+            tr("GPU clock · {device}").format(device=device),
             "MHz",
             (
-                Line(load_key(CLOCK, device, CORE), _tr("core"), _color(1)),
-                Line(load_key(CLOCK, device, CORE_MOST), _tr("core at most"), _color(1), dashed=True),
-                Line(load_key(CLOCK, device, MEMORY), _tr("memory"), _color(2)),
-                Line(load_key(CLOCK, device, MEMORY_MOST), _tr("memory at most"), _color(2), dashed=True),
+                Line(load_key(CLOCK, device, CORE), tr("core"), color(1)),
+                Line(load_key(CLOCK, device, CORE_MOST), tr("core at most"), color(1), dashed=True),
+                Line(load_key(CLOCK, device, MEMORY), tr("memory"), color(2)),
+                Line(load_key(CLOCK, device, MEMORY_MOST), tr("memory at most"), color(2), dashed=True),
             ),
             decimals=0,
             smallest_top=1000.0,
@@ -309,18 +254,18 @@ def _load_specs(device: str) -> tuple[GraphSpec, ...]:
         GraphSpec(
             HEAT,
             load_key(HEAT, device),
-            _tr("GPU temperature · {device}").format(device=device),
+            tr("GPU temperature · {device}").format(device=device),
             "°C",
-            (Line(load_key(HEAT, device), "", _color(4)),),
+            (Line(load_key(HEAT, device), "", color(4)),),
             decimals=0,
             smallest_top=100.0,
         ),
         GraphSpec(
             HEAT,
             load_key(POWER, device),
-            _tr("GPU power · {device}").format(device=device),
+            tr("GPU power · {device}").format(device=device),
             "W",
-            (Line(load_key(POWER, device), "", _color(2)),),
+            (Line(load_key(POWER, device), "", color(2)),),
             decimals=0,
             smallest_top=10.0,
         ),
@@ -330,16 +275,16 @@ def _load_specs(device: str) -> tuple[GraphSpec, ...]:
 def gpu_spec(device: str) -> GraphSpec:
     """The memory of one GPU, stacked by part."""
     names = {
-        "weights": _tr("weights"),
-        "experts": _tr("experts"),
-        "kv": _tr("KV cache"),
-        "compute": _tr("compute buffers"),
-        "pool": _tr("expert pool"),
-        "staging": _tr("staging"),
-        DRIVER: _tr("driver context"),
-        OTHERS: _tr("other programs"),
-        REST: _tr("driver and other programs"),
-        SPILL: _tr("shared memory (spill)"),
+        "weights": tr("weights"),
+        "experts": tr("experts"),
+        "kv": tr("KV cache"),
+        "compute": tr("compute buffers"),
+        "pool": tr("expert pool"),
+        "staging": tr("staging"),
+        DRIVER: tr("driver context"),
+        OTHERS: tr("other programs"),
+        REST: tr("driver and other programs"),
+        SPILL: tr("shared memory (spill)"),
     }
     colors: dict[str, ColorOf] = {
         "staging": _staging_color,
@@ -352,9 +297,9 @@ def gpu_spec(device: str) -> GraphSpec:
     return GraphSpec(
         GPU,
         f"{GPU}.{device}",
-        _tr("GPU memory · {device}").format(device=device),
+        tr("GPU memory · {device}").format(device=device),
         "GiB",
-        (Line(figure_key(device, BUDGET), _tr("plan (predicted)"), _muted, dashed=True),),
+        (Line(figure_key(device, BUDGET), tr("plan (predicted)"), _muted, dashed=True),),
         bands,
-        about=_tr("The engine's parts as it reports them; the driver's and other programs' share as measured."),
+        about=tr("The engine's parts as it reports them; the driver's and other programs' share as measured."),
     )

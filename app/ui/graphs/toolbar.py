@@ -4,12 +4,13 @@ from collections.abc import Iterable
 
 from PySide6.QtCore import Signal
 from PySide6.QtGui import QAction
-from PySide6.QtWidgets import QComboBox, QHBoxLayout, QMenu, QPushButton, QWidget
+from PySide6.QtWidgets import QComboBox, QMenu, QPushButton, QWidget
 
 from app.ui.graphs.scale import span_words
 from app.ui.graphs.specs import GROUPS, group_titles
 from app.ui.graphs.time_window import TimeWindow
-from app.ui.theme import GRID, set_kind
+from app.ui.lanes.flow_layout import FlowLayout
+from app.ui.theme import set_kind
 
 SPANS_SECONDS = (60, 300, 600, 1800, 3600)
 
@@ -75,11 +76,8 @@ class Toolbar(QWidget):
         self.pause_button.setCheckable(True)
         self.pause_button.setToolTip(self.tr("Hold the picture still; measuring goes on. (Space)"))
         self.pause_button.clicked.connect(self.pause_wanted)
-        row = QHBoxLayout(self)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.setSpacing(GRID // 2)
+        row = FlowLayout(self)
         row.addWidget(self.span_box)
-        row.addStretch(1)
         row.addWidget(self.show_button)
         row.addWidget(self.export_button)
         row.addWidget(self.pause_button)

@@ -7,7 +7,7 @@ from PySide6.QtCore import QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QPainter, QPaintEvent, QPen, QResizeEvent
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
-from app.ui.graphs.specs import ColorOf
+from app.ui.graphs.graph_spec import ColorOf
 from app.ui.theme import GRID, Theme
 
 _MARK = 9

@@ -27,6 +27,9 @@ _PIN_OF_WORD = {word: pin for pin, word in enumerate(PIN_WORDS)}
 _PIN_OF_LETTER = np.zeros(256, np.uint8)
 _PIN_OF_LETTER[[ord("g"), ord("c")]] = ON_GPU, ON_CPU
 _IN_POOL, _COPYING = ord("g"), ord("m")
+UNKNOWN, IN_MEMORY, ON_DISK = 0, 1, 2
+_MEMORY_OF_LETTER = np.zeros(256, np.uint8)
+_MEMORY_OF_LETTER[[ord("r"), ord("d")]] = IN_MEMORY, ON_DISK
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +55,10 @@ class Change:
         """How many cells are in another lane."""
         return len(self.rows)
 
+    def concerns(self, lane: int) -> bool:
+        """Whether a cell came to this place in `Board.lanes` or left it."""
+        return bool(((self.before == lane) | (self.after == lane)).any())
+
     def __bool__(self) -> bool:
         """Whether anything is different."""
         return self.rebuilt or len(self.touched) > 0
@@ -70,6 +77,8 @@ class Board:
         home: Place in `lanes` of the lane that the plan gives each layer, shape (rows,), uint8.
         pin: AUTO, ON_GPU or ON_CPU, shape (rows, experts), uint8.
         copying: Whether it is on its way into the pool, shape (rows, experts).
+        memory: IN_MEMORY or ON_DISK where the engine tells of an expert of a mapped file, else UNKNOWN, shape (rows,
+            experts), uint8. The CPU lane has those in memory, the disk lane the others, unless they are in the pool.
         routed: Times it was routed to in answers since the load, shape (rows, experts), int64.
         fraction: The same on the colour scale, 0 to 1, shape (rows, experts), float32.
         counted: Rows whose routings and lanes the engine tells, shape (rows,).
@@ -94,6 +103,7 @@ class Board:
         self.lane = np.zeros(shape, np.uint8)
         self.pin = np.zeros(shape, np.uint8)
         self.copying = np.zeros(shape, bool)
+        self.memory = np.zeros(shape, np.uint8)
         self.routed = np.zeros(shape, np.int64)
         self.fraction = np.zeros(shape, np.float32)
         self.hottest_share = 0.0
@@ -121,6 +131,10 @@ class Board:
             KeyError: the model has no such MoE layer.
         """
         return self._row_of[layer]
+
+    def find_row(self, layer: int) -> int | None:
+        """The row of a layer; None where the model has no such MoE layer."""
+        return self._row_of.get(layer)
 
     def show(
         self,
@@ -161,6 +175,9 @@ class Board:
         single = np.isin(self.home, [place[lane] for lane in (CPU_LANE, DISK_LANE) if lane in place])[:, None]
         self.copying &= single
         self.lane = np.repeat(self.home[:, None], self.experts, axis=1)
+        for where, lane in ((IN_MEMORY, CPU_LANE), (ON_DISK, DISK_LANE)):
+            if lane in place:
+                self.lane[(self.memory == where) & single] = place[lane]
         if pool is not None:
             self.lane[in_pool & single] = pool
         if rebuilt:
@@ -217,18 +234,18 @@ class Board:
         return self._planned_of[1:]
 
     def _write_pins(self, into: NDArray[np.uint8], pins: Pins) -> None:
-        row_of, experts = self._row_of, self.experts
-        known = {
-            row_of[layer] * experts + expert: _PIN_OF_WORD[pin]
-            for (layer, expert), pin in pins.items()
-            if layer in row_of and 0 <= expert < experts
-        }
-        into.flat[list(known)] = list(known.values())
+        if not pins or not self.layers:
+            return
+        cells = np.fromiter(chain.from_iterable(pins), np.int64, 2 * len(pins)).reshape(-1, 2)
+        words = np.array(list(map(_PIN_OF_WORD.__getitem__, pins.values())), np.uint8)
+        known = np.isin(cells[:, 0], self.layers) & (cells[:, 1] >= 0) & (cells[:, 1] < self.experts)
+        into[np.searchsorted(self.layers, cells[known, 0]), cells[known, 1]] = words[known]
 
     def _take(self, reported: Mapping[int, LayerExperts], in_pool: Mask) -> None:
         """What the engine tells overrules the plan: its pins, slots and heat here, its lanes in `in_pool`."""
         self.counted = np.zeros(self.rows, bool)
         self.copying = np.zeros(self.lane.shape, bool)
+        self.memory = np.zeros(self.lane.shape, np.uint8)
         self.routed = np.zeros(self.lane.shape, np.int64)
         told = {row: its for layer, its in reported.items() if (row := self._told_row(layer, its)) is not None}
         if told:
@@ -236,6 +253,8 @@ class Board:
             lanes = _letters((its.lanes for its in told.values()), shape)
             in_pool[rows] = lanes == _IN_POOL
             self.copying[rows] = lanes == _COPYING
+            mapped = [its.memory if len(its.memory) == self.experts else " " * self.experts for its in told.values()]
+            self.memory[rows] = _MEMORY_OF_LETTER[_letters(mapped, shape)]
             self.pin[rows] = _PIN_OF_LETTER[_letters((its.pins for its in told.values()), shape)]
             routed = chain.from_iterable(its.routed for its in told.values())
             self.routed[rows] = np.fromiter(routed, np.int64, shape[0] * shape[1]).reshape(shape)
@@ -245,7 +264,7 @@ class Board:
 
     def _told_row(self, layer: int, its: LayerExperts) -> int | None:
         """The row of a layer that the engine tells of; None for one that the shown model does not have like that."""
-        if {len(its.lanes), len(its.pins), len(its.routed)} != {self.experts}:
+        if not len(its.lanes) == len(its.pins) == len(its.routed) == self.experts:
             return None
         return self._row_of.get(layer)
 

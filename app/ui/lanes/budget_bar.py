@@ -1,4 +1,4 @@
-"""The fill bar of the lane that has the expert pool, with a handle on it that gives the pool another size."""
+"""The fill bar of a lane with a budget, the expert pool's or main memory's, with a handle that changes it."""
 
 from PySide6.QtCore import QPointF, QRectF, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QKeyEvent, QMouseEvent, QPainter, QPainterPath, QPaintEvent, QPen, QWheelEvent
@@ -39,6 +39,7 @@ class BudgetBar(QSlider):
         self._whole = 0
         self._fixed = 0
         self._pool: Segment | None = None
+        self._filled: Segment | None = None
         self._most = 0
         self._gesture: object = None
         self._dragging = False
@@ -68,7 +69,16 @@ class BudgetBar(QSlider):
         """True while a gesture lasts."""
         return self._gesture is not None
 
-    def show_fill(self, fixed: tuple[Segment, ...], pool: Segment, whole: int, most: int, *, words: str) -> None:
+    def show_fill(
+        self,
+        fixed: tuple[Segment, ...],
+        pool: Segment,
+        whole: int,
+        most: int,
+        *,
+        words: str,
+        filled: Segment | None = None,
+    ) -> None:
         """Show what fills the device.
 
         Args:
@@ -77,8 +87,9 @@ class BudgetBar(QSlider):
             whole: Bytes that are free for all of it.
             most: Most bytes that the pool may have; 0 where it can have none.
             words: The same for who cannot see it.
+            filled: What of the pool is full, from its start; None where that is not shown.
         """
-        self._segments, self._pool, self._whole = fixed, pool, whole
+        self._segments, self._pool, self._whole, self._filled = fixed, pool, whole, filled
         self._fixed = sum(segment.bytes for segment in fixed)
         self.setToolTip(words)
         self.setAccessibleDescription(words)
@@ -205,6 +216,10 @@ class BudgetBar(QSlider):
             width = segment.bytes * scale
             painter.fillRect(QRectF(left, top, max(width - 1, 0.5), BAR_HEIGHT), segment.color(colors))
             left += width
+        if self._filled is not None:
+            width = min(self._filled.bytes, self.pool_bytes) * scale
+            place = QRectF(self._fixed * scale, top, max(width - 1, 0.5), BAR_HEIGHT)
+            painter.fillRect(place, self._filled.color(colors))
         painter.restore()
         if self.isEnabled() and self.maximum():
             end = (self._fixed + self.maximum() * MIB) * scale

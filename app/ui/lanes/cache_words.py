@@ -3,6 +3,7 @@
 from app.engine.protocol import Loaded
 from app.placement.cache.facts import CacheReport, LayerExperts, PoolFacts
 from app.placement.plan import CPU_LANE, DISK_LANE
+from app.ui.lanes.memory_words import IN_MEMORY, ON_DISK
 from app.ui.lanes.words import translate
 from app.ui.words import in_bytes, in_percent, number
 
@@ -10,8 +11,12 @@ LANES = ("g", "m", "c")
 PINS = ("g", "c", "a")
 
 
-def lane_word(letter: str) -> str:
-    """Where one expert is computed: a cell of the table."""
+def lane_word(letter: str, memory: str = "") -> str:
+    """Where one expert is computed: a cell of the table; `memory` is its letter of `LayerExperts.memory`."""
+    if letter == "c" and memory == ON_DISK:
+        return translate("Lanes", "CPU, from the disk")
+    if letter == "c" and memory == IN_MEMORY:
+        return translate("Lanes", "CPU, in memory")
     words = {
         "g": translate("Lanes", "GPU pool"),
         "m": translate("Lanes", "copying"),
@@ -44,6 +49,12 @@ def residency_text(experts: LayerExperts) -> str:
         )
     if counts["m"]:
         parts.append(translate("Lanes", "{count} being copied there").format(count=number(counts["m"])))
+    if experts.memory:
+        parts.append(
+            translate("Lanes", "{count} of {total} in main memory").format(
+                count=number(experts.memory.count(IN_MEMORY)), total=total
+            )
+        )
     if pins["g"]:
         parts.append(translate("Lanes", "{count} kept on the GPU by you").format(count=number(pins["g"])))
     if pins["c"]:

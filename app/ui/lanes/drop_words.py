@@ -30,6 +30,7 @@ def cells_offer(
     *,
     live: bool,
     room: bool = True,
+    on_disk: int = 0,
 ) -> Offer:
     """What a drop of single experts on a lane would do.
 
@@ -41,6 +42,7 @@ def cells_offer(
         live: Whether the model is loaded, so that orders are followed at once.
         room: Whether the pool has a slot in any of their layers; without one the drop is answered with what can
             be done about it.
+        on_disk: How many of them the engine reads from the disk now; those are not called into memory one by one.
     """
     count = sum(len(experts) for experts in cells.values())
     refusal = _why_no_cells(lane, pool_device)
@@ -48,7 +50,10 @@ def cells_offer(
         return Offer(refusal, taken=False)
     if sum(len(experts) for experts in here.values()) == count:
         return Offer(translate("Lanes", "Here already. The keys G and C keep experts where they are."), taken=False)
-    text = _keep_text(lane, count)
+    if lane.kind == CPU and on_disk == count:
+        words = translate("Lanes", "No single expert is called into memory: a drop shows what would do it")
+        return Offer(words, taken=True)
+    text = _keep_text(lane, count - (on_disk if lane.kind == CPU else 0))
     if lane.kind != CPU and not room:
         when = translate("Lanes", "the pool needs room first")
     elif live:
@@ -58,7 +63,9 @@ def cells_offer(
     return Offer(f"{text}: {when}", taken=True)
 
 
-def layers_offer(lane: LaneInfo, layers: Sequence[int], here: Sequence[int], *, live: bool) -> Offer:
+def layers_offer(
+    lane: LaneInfo, layers: Sequence[int], here: Sequence[int], *, live: bool, on_disk: bool = False
+) -> Offer:
     """What a drop of whole layers on a lane would do.
 
     Args:
@@ -66,6 +73,7 @@ def layers_offer(lane: LaneInfo, layers: Sequence[int], here: Sequence[int], *, 
         layers: The layers.
         here: Those of them that the plan has in the lane already.
         live: Whether the model is loaded, so that it must be loaded again.
+        on_disk: Whether some of their experts are not in main memory.
     """
     if lane.note:
         return Offer(lane.note, taken=False)
@@ -73,6 +81,13 @@ def layers_offer(lane: LaneInfo, layers: Sequence[int], here: Sequence[int], *, 
         words = translate("Lanes", "Layers come here by themselves when main memory is short. Move them to the CPU.")
         return Offer(words, taken=False)
     going = [layer for layer in layers if layer not in here]
+    if not going and lane.kind == CPU and on_disk:
+        words = translate(
+            "Lanes",
+            "The CPU has these layers already; what of them is not in memory is shown on the disk. A warm-up or a "
+            "larger budget reads it in.",
+        )
+        return Offer(words, taken=False)
     if not going:
         return Offer(translate("Lanes", "Here already."), taken=False)
     words = (

@@ -14,6 +14,7 @@ from PySide6.QtCore import (
 
 from app.placement.cache.facts import LayerExperts
 from app.ui.lanes.cache_words import LANES, PINS, lane_word, pin_word
+from app.ui.lanes.memory_words import ON_DISK
 from app.ui.words import number
 
 Index = QModelIndex | QPersistentModelIndex
@@ -107,7 +108,7 @@ class ExpertsModel(QAbstractTableModel):
         if column is Column.EXPERT:
             return number(expert)
         if column is Column.LANE:
-            return lane_word(self._experts.lanes[expert])
+            return lane_word(self._experts.lanes[expert], self._memory(expert))
         if column is Column.ROUTED:
             return number(self._experts.routed[expert])
         if column is Column.HEAT:
@@ -117,7 +118,7 @@ class ExpertsModel(QAbstractTableModel):
     def _key(self, expert: int, column: Column) -> float:
         assert self._experts is not None, "a row is shown"
         if column is Column.LANE:
-            return LANES.index(self._experts.lanes[expert])
+            return LANES.index(self._experts.lanes[expert]) + 0.5 * (self._memory(expert) == ON_DISK)
         if column is Column.ROUTED:
             return self._experts.routed[expert]
         if column is Column.HEAT:
@@ -125,6 +126,11 @@ class ExpertsModel(QAbstractTableModel):
         if column is Column.PIN:
             return PINS.index(self._experts.pins[expert])
         return expert
+
+    def _memory(self, expert: int) -> str:
+        """Its letter of `LayerExperts.memory`; empty where nobody tells."""
+        memory = self._experts.memory if self._experts is not None else ""
+        return memory[expert] if expert < len(memory) else ""
 
     def _header(self, column: Column) -> str:
         return {

@@ -2,15 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from time import monotonic
 
 import numpy as np
-from PySide6.QtCore import QEvent, QObject, QPoint, QPointF, QRect, QRectF, Qt, QTimer
-from PySide6.QtGui import QColor, QPainter, QPaintEvent
+from PySide6.QtCore import QEvent, QObject, QPoint, QRect, QRectF, Qt, QTimer
+from PySide6.QtGui import QColor, QPainter, QPaintEvent, QRegion
 from PySide6.QtWidgets import QWidget
+from shiboken6 import isValid
 
 from app.ui.lanes.board import Board, Change
 from app.ui.lanes.lane_flash import change_color, goes_to_gpu
+from app.ui.lanes.lane_overlay import offer_strip
 from app.ui.lanes.lane_view import LaneView
 from app.ui.lanes.motion import FRAME_MILLISECONDS, MILLISECONDS, eased, motion_wanted
 from app.ui.theme import Theme
@@ -36,12 +39,18 @@ class Ghost:
     end: QRectF
     to_gpu: bool
 
+    @cached_property
+    def _way(self) -> tuple[tuple[float, float, float], tuple[float, float, float]]:
+        """Place and size at the start, and how much they change until the end: asked for in every frame."""
+        start, end = self.start, self.end
+        x, y, size = start.x(), start.y(), start.width()
+        return (x, y, size), (end.x() - x, end.y() - y, end.width() - size)
+
     def at(self, fraction: float) -> QRectF:
         """Where it is after a fraction of the time, 0 to 1."""
         way = eased(fraction)
-        start, end = self.start, self.end
-        size = start.width() + (end.width() - start.width()) * way
-        x, y = start.x() + (end.x() - start.x()) * way, start.y() + (end.y() - start.y()) * way
+        (x, y, size), (right, down, larger) = self._way
+        x, y, size = x + right * way, y + down * way, size + larger * way
         more = max(_SMALLEST - size, 0.0)
         return QRectF(x - more / 2, y - more / 2, size + more, size + more)
 
@@ -59,6 +68,7 @@ class Flights(QWidget):
         self._ghosts: list[Ghost] = []
         self._places: list[tuple[QRectF, bool]] = []
         self._around = QRectF()
+        self._views: tuple[LaneView, ...] = ()
         self._timer = QTimer(self)
         self._timer.setTimerType(Qt.TimerType.PreciseTimer)
         self._timer.setInterval(FRAME_MILLISECONDS)
@@ -94,6 +104,7 @@ class Flights(QWidget):
         if not ghosts:
             return
         self._ghosts += ghosts
+        self._views = tuple(views)
         if not self._timer.isActive():
             self._timer.start()
         self.setGeometry(self.parentWidget().rect())
@@ -118,8 +129,10 @@ class Flights(QWidget):
         self.update((self._around | before).toAlignedRect().adjusted(-2, -2, 2, 2))
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        """The ghosts: filled ones go to the GPU, hollow ones leave it."""
+        """The ghosts: filled ones go to the GPU, hollow ones leave it. None flies over the words of a drop."""
         painter = QPainter(self)
+        if kept := self.kept_clear():
+            painter.setClipRegion(QRegion(self.rect()).subtracted(kept))
         for to_gpu in (False, True):
             color = QColor(change_color(self._theme.colors, going_to_gpu=to_gpu))
             # Thin or no lines: wide ones would cost more than all the rest.
@@ -130,6 +143,16 @@ class Flights(QWidget):
             painter.drawRects([place for place, its in self._places if its == to_gpu])
         painter.end()
 
+    def kept_clear(self) -> QRegion:
+        """Where words of what a drop would do are read now."""
+        region = QRegion()
+        for view in self._views:
+            if isValid(view) and view.drops.offer is not None:
+                strip = offer_strip(view, view.drops.offer)
+                corner = view.viewport().mapTo(self.parentWidget(), strip.topLeft())
+                region += QRect(corner, strip.size()).adjusted(-1, -1, 1, 1)
+        return region
+
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         """Stay as large as what it lies over."""
         if event.type() is QEvent.Type.Resize and self.isVisible():
@@ -137,29 +160,26 @@ class Flights(QWidget):
         return False
 
     def _made(self, change: Change, board: Board, views: Sequence[LaneView]) -> list[Ghost]:
-        by_lane = {view.lane.key: view for view in views}
-        to_gpu = goes_to_gpu(board, change)
-        made, now = [], monotonic()
-        for moved in range(change.moved):
-            layer, expert = board.layers[int(change.rows[moved])], int(change.experts[moved])
-            source = by_lane.get(board.lanes[int(change.before[moved])])
-            target = by_lane.get(board.lanes[int(change.after[moved])])
-            start = self._place(source, source.rect_before(layer, expert)) if source else None
-            end = self._place(target, target.cell_rect(layer, expert)) if target else None
-            if start is not None and end is not None:
-                made.append(Ghost(now, start, end, bool(np.asarray(to_gpu)[moved])))
-        return made
+        starts: dict[int, QRectF] = {}
+        ends: dict[int, QRectF] = {}
+        for view in views:
+            if view.isVisible():
+                starts |= self._places_in(view, change, before=True)
+                ends |= self._places_in(view, change, before=False)
+        to_gpu, now = goes_to_gpu(board, change).tolist(), monotonic()
+        return [Ghost(now, starts[moved], ends[moved], to_gpu[moved]) for moved in sorted(starts.keys() & ends.keys())]
 
-    def _place(self, view: LaneView, rect: QRect | None) -> QRectF | None:
-        """A place of a lane in this widget; one that is scrolled away is at the lane's edge."""
-        if rect is None or not view.isVisible():
-            return None
+    def _places_in(self, view: LaneView, change: Change, *, before: bool) -> dict[int, QRectF]:
+        """Where moved cells are in a lane, or were, by their place in the change, in this widget's own coordinates.
+
+        One that is scrolled away is at the lane's edge.
+        """
+        moved, corners, sizes = view.moved_rects(change, before=before)
+        if not len(moved):
+            return {}
         area = view.viewport().rect()
-        center = rect.center()
-        inside = QPoint(
-            min(max(center.x(), area.left()), area.right()), min(max(center.y(), area.top()), area.bottom())
-        )
-        rect = QRect(rect)
-        rect.moveCenter(inside)
-        corner = view.viewport().mapTo(self.parentWidget(), rect.topLeft())
-        return QRectF(QPointF(corner), rect.size().toSizeF())
+        half = (sizes - 1) // 2
+        centers = np.clip(corners + half, (area.left(), area.top()), (area.right(), area.bottom()))
+        origin = view.viewport().mapTo(self.parentWidget(), QPoint())
+        places = np.hstack([centers - half + (origin.x(), origin.y()), sizes]).tolist()
+        return {index: QRectF(*place) for index, place in zip(moved.tolist(), places, strict=True)}

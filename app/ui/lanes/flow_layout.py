@@ -7,10 +7,15 @@ from app.ui.theme import GRID
 
 
 class FlowLayout(QLayout):
-    """For rows of controls that must be usable in a narrow dock too; lines are as high as their highest widget."""
+    """For rows of controls that must be usable in a narrow dock too; lines are as high as their highest widget.
 
-    def __init__(self, parent: QWidget | None = None, *, spacing: int = GRID // 2) -> None:
+    One may be in another: what belongs together stays together as long as it has a line of its own.
+    """
+
+    def __init__(self, parent: QWidget | None = None, *, spacing: int = GRID // 2, from_right: bool = False) -> None:
+        """`from_right` has lines end at the right, for buttons that decide."""
         super().__init__(parent)
+        self._from_right = from_right
         self._items: list[QLayoutItem] = []
         self.setContentsMargins(0, 0, 0, 0)
         self.setSpacing(spacing)
@@ -69,17 +74,24 @@ class FlowLayout(QLayout):
         left, top = rect.x(), rect.y()
         line: list[tuple[QLayoutItem, QRect]] = []
         for item in self._shown():
-            size = item.sizeHint().boundedTo(QSize(max(rect.width(), 1), item.sizeHint().height()))
+            size = self._size_of(item, max(rect.width(), 1))
             if line and left + size.width() > rect.x() + rect.width():
-                top += self._end_line(line, move=move) + self.spacing()
+                top += self._end_line(line, rect, move=move) + self.spacing()
                 left, line = rect.x(), []
             line.append((item, QRect(QPoint(left, top), size)))
             left += size.width() + self.spacing()
-        return top + self._end_line(line, move=move) - rect.y()
+        return top + self._end_line(line, rect, move=move) - rect.y()
 
     @staticmethod
-    def _end_line(line: list[tuple[QLayoutItem, QRect]], *, move: bool) -> int:
+    def _size_of(item: QLayoutItem, width: int) -> QSize:
+        wanted = item.sizeHint()
+        if wanted.width() <= width:
+            return wanted
+        return QSize(width, item.heightForWidth(width) if item.hasHeightForWidth() else wanted.height())
+
+    def _end_line(self, line: list[tuple[QLayoutItem, QRect]], around: QRect, *, move: bool) -> int:
         height = max((rect.height() for _item, rect in line), default=0)
+        across = around.right() - line[-1][1].right() if line and self._from_right else 0
         for item, rect in line if move else ():
-            item.setGeometry(rect.translated(0, (height - rect.height()) // 2))
+            item.setGeometry(rect.translated(across, (height - rect.height()) // 2))
         return height

@@ -4,17 +4,18 @@ from collections.abc import Iterable
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QBoxLayout, QHBoxLayout, QLabel, QProgressBar, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QBoxLayout, QLabel, QProgressBar, QPushButton, QVBoxLayout, QWidget
 
 from app.placement.plan import Plan
 from app.ui.controller import LOADING
+from app.ui.lanes.flow_layout import FlowLayout
 from app.ui.lanes.words import difference_text, memory_change_text
-from app.ui.theme import GRID, set_kind, set_role
+from app.ui.theme import GRID, set_kind, set_role, text_points
 from app.ui.widgets import CancelButton
 from app.ui.words import in_seconds
 
 BESIDE_WIDTH = 760
-"""Pixels from which the buttons stand beside the words."""
+"""Pixels from which the buttons stand beside the words, with the usual size of text."""
 
 
 class ChangesFooter(QWidget):
@@ -57,9 +58,8 @@ class ChangesFooter(QWidget):
         self.cancel_button = CancelButton(self.tr("Cancel loading"), self)
         self.cancel_button.cancel_wanted.connect(self.cancel_wanted)
         self.cancel_button.end_wanted.connect(self.end_wanted)
-        buttons = QHBoxLayout()
-        buttons.setSpacing(GRID)
-        buttons.addStretch(1)
+        decide = QWidget(self)
+        buttons = FlowLayout(decide, spacing=GRID, from_right=True)
         for button in (self.cancel_button, self.discard_button, self.apply_button):
             buttons.addWidget(button)
         words = QVBoxLayout()
@@ -70,12 +70,12 @@ class ChangesFooter(QWidget):
         self._box.setContentsMargins(GRID // 2, 0, GRID // 2, 0)
         self._box.setSpacing(GRID)
         self._box.addLayout(words, 1)
-        self._box.addLayout(buttons)
+        self._box.addWidget(decide)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Put the buttons beside the words where there is room."""
         super().resizeEvent(event)
-        beside = event.size().width() >= BESIDE_WIDTH
+        beside = event.size().width() >= text_points(BESIDE_WIDTH)
         self._box.setDirection(QBoxLayout.Direction.LeftToRight if beside else QBoxLayout.Direction.TopToBottom)
 
     @property

@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QSizePolicy, QVBoxLayout, QWi
 
 from app.ui.lanes.budget_bar import BudgetBar
 from app.ui.lanes.lane_info import CPU, GPU, LaneInfo
+from app.ui.lanes.memory_buttons import MemoryButtons
 from app.ui.lanes.words import layers_text, translate
 from app.ui.theme import GRID, Colors, Theme, mix, set_role
 from app.ui.widgets import SWATCH, ColorOf, ElidedLabel, Segment, StackedBar, Swatch
@@ -28,6 +29,7 @@ class LaneLoad:
             is predicted (the disk).
         predicted_expert_bytes: The part of it that is experts of whole layers.
         pool_bytes: The part of it that is the expert pool.
+        borrowed: In words, what of it is for GPUs whose memory is main memory; empty where nothing is.
         breakdown: The prediction part by part, for the tooltip.
         shortage: Why it does not fit, or empty.
     """
@@ -37,13 +39,14 @@ class LaneLoad:
     predicted_bytes: int | None = None
     predicted_expert_bytes: int = 0
     pool_bytes: int = 0
+    borrowed: str = ""
     breakdown: str = ""
     shortage: str = ""
 
 
 @dataclass(frozen=True)
 class PoolShown:
-    """The expert pool as the head of its lane shows it.
+    """The expert pool, or main memory's budget of mapped experts, as the head of its lane shows it.
 
     Attributes:
         most_bytes: What it may have; 0 where none is possible.
@@ -51,6 +54,8 @@ class PoolShown:
         words: Requested, allocated and used, or why there is none.
         tip: What is to be known of the handle.
         warning: What keeps it from helping, or empty.
+        filled_bytes: What of it is full, where that is shown.
+        of_memory: Whether it is main memory's budget, which is for the experts of whole layers.
     """
 
     most_bytes: int
@@ -58,13 +63,15 @@ class PoolShown:
     words: str
     tip: str
     warning: str = ""
+    filled_bytes: int = 0
+    of_memory: bool = False
 
 
 class LaneHeader(QWidget):
     """Name, words, figures and fill bar of one lane.
 
     Signals:
-        size_wanted: Make the pool this large (bytes, the gesture's object).
+        size_wanted: Make the pool, or the budget of memory, this large (bytes, the gesture's object).
     """
 
     size_wanted = Signal(object, object)
@@ -75,7 +82,7 @@ class LaneHeader(QWidget):
         self._dot = Swatch(self._color, theme, self, rounding=SWATCH / 2)
         self._title = QLabel(self)
         set_role(self._title, "heading")
-        self._contents = QLabel(self)
+        self._contents = ElidedLabel("", self)
         self._contents.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
         set_role(self._contents, "muted")
         self._words = ElidedLabel("", self)
@@ -88,6 +95,8 @@ class LaneHeader(QWidget):
         set_role(self._pool_words, "small")
         self._pool_warning = _words_label(self)
         set_role(self._pool_warning, "warning")
+        self.memory_buttons = MemoryButtons(self)
+        self.memory_buttons.setVisible(info.kind == CPU)
         self._pool: PoolShown | None = None
         top = QHBoxLayout()
         top.setSpacing(GRID)
@@ -104,7 +113,9 @@ class LaneHeader(QWidget):
         column.addWidget(self._memory)
         column.addWidget(self._pool_words)
         column.addWidget(self._pool_warning)
+        column.addWidget(self.memory_buttons)
         self._load = LaneLoad()
+        self._mapped = False
         self._cells = (0, 0)
         self._compact = False
         self.set_info(info)
@@ -115,7 +126,8 @@ class LaneHeader(QWidget):
         self._title.setText(info.title)
         self._words.setText(info.words)
         self._words.setToolTip(info.words)
-        self.budget.setAccessibleName(self.tr("Size of the expert pool on {lane}, in MiB").format(lane=info.title))
+        name = self.tr("Size of the expert pool on {lane}, in MiB").format(lane=info.title)
+        self.budget.setAccessibleName(self.tr("Main memory for experts, in MiB") if info.kind == CPU else name)
         self.set_compact(self._compact)
         self.show_load(self._load)
 
@@ -154,10 +166,13 @@ class LaneHeader(QWidget):
 
     def _show_contents(self) -> None:
         count, size = self._cells
-        self._contents.setText(f"{_experts_text(count)} · {in_bytes(size)}" if count else _experts_text(count))
+        words = f"{_experts_text(count)} · {in_bytes(size)}" if count else _experts_text(count)
+        self._contents.setText(words)
         load = self._load
-        tip = self.tr("Whole layers here by the plan: {layers}, {size} of experts.")
-        self._contents.setToolTip(tip.format(layers=layers_text(load.layers), size=in_bytes(load.expert_bytes)))
+        tip = self.tr("{words}. Whole layers here by the plan: {layers}, {size} of experts.").format(
+            words=words, layers=layers_text(load.layers), size=in_bytes(load.expert_bytes)
+        )
+        self._contents.setToolTip(tip)
 
     def show_pool(self, pool: PoolShown | None) -> None:
         """Show the expert pool; None where this is not its lane."""
@@ -169,6 +184,12 @@ class LaneHeader(QWidget):
         self._pool_warning.setVisible(bool(pool and pool.warning))
         self._show_bar()
         self.setAccessibleName(self.text)
+
+    def show_mapped(self, mapped: bool) -> None:
+        """Whether the engine tells which experts of the file are not in memory: the disk lane has those then."""
+        if mapped != self._mapped:
+            self._mapped = mapped
+            self.show_load(self._load)
 
     def _show_warning(self) -> None:
         """All of it would leave no room for the experts in a low dock."""
@@ -189,27 +210,33 @@ class LaneHeader(QWidget):
             self._bar.show_segments((experts, of_pool, rest), free, load.breakdown)
         else:
             words = "\n".join(part for part in (pool.tip, load.breakdown) if part)
+            fixed, filled = (experts, rest), None
+            if pool.of_memory:
+                fixed, filled = (rest,), Segment(experts.color, pool.filled_bytes)
             of_pool = Segment(of_pool.color, pool.bytes)
-            self.budget.show_fill((experts, rest), of_pool, free, pool.most_bytes, words=words)
+            self.budget.show_fill(fixed, of_pool, free, pool.most_bytes, words=words, filled=filled)
+
+    def _disk_text(self) -> str:
+        if self._mapped:
+            return self.tr("Not in main memory: read from the file when a token needs them.")
+        return self.tr("Layers come here by themselves when main memory is short.")
 
     def _memory_text(self, load: LaneLoad, *, dragging: bool) -> str:
         if self._info.note:
             return self._info.note
         if load.predicted_bytes is None:
-            if self._info.kind in (GPU, CPU):
-                return ""
-            return self.tr("Layers come here by themselves when main memory is short.")
+            return "" if self._info.kind in (GPU, CPU) else self._disk_text()
         if load.shortage:
             return load.shortage
         predicted = in_bytes(load.predicted_bytes)
         if self._info.free_bytes is None:
-            return self.tr("Predicted {predicted}").format(predicted=predicted)
+            return self.tr("Predicted {predicted}").format(predicted=predicted) + load.borrowed
         text = (
             self.tr("After the drop: predicted {predicted} of {free} free")
             if dragging
             else self.tr("Predicted {predicted} of {free} free")
         )
-        return text.format(predicted=predicted, free=in_bytes(self._info.free_bytes))
+        return text.format(predicted=predicted, free=in_bytes(self._info.free_bytes)) + load.borrowed
 
 
 def _experts_text(count: int) -> str:

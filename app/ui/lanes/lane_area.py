@@ -3,8 +3,8 @@
 import math
 
 import numpy as np
-from PySide6.QtCore import QEvent, QPoint, QPointF, QRect, QRectF, QSize, Qt, QTimer, Signal
-from PySide6.QtGui import QImage, QPainter, QPaintEvent, QResizeEvent
+from PySide6.QtCore import QEvent, QPoint, QRect, QRectF, QSize, Qt, QTimer, Signal
+from PySide6.QtGui import QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QStyle, QWidget
 
 from app.ui.lanes import lane_words
@@ -63,7 +63,7 @@ class LaneArea(QAbstractScrollArea):
         self._current: Place | None = None
         self._taken: Change | None = None
         self._before = (self.packing, self.panes)
-        self._image: QImage | None = None
+        self._prepared = False
         self._contents: LaneContents | None = None
         self._painter = PanesPainter(theme, self.font())
         self._flash = LaneFlash(self)
@@ -148,16 +148,22 @@ class LaneArea(QAbstractScrollArea):
 
     def cell_rect(self, layer: int, expert: int) -> QRect | None:
         """Where a cell is in the viewport, also where that is scrolled away; None where it is in another lane."""
-        row = self._row_of(layer)
+        row = self.state.board.find_row(layer)
         place = self.packing.place_of(row, expert) if row is not None else None
         return self._rect(self.panes, place) if place is not None else None
 
-    def rect_before(self, layer: int, expert: int) -> QRect | None:
-        """Where a cell was in the viewport before the last change; None where it was in another lane."""
-        packing, panes = self._before
-        row = self._row_of(layer)
-        place = packing.place_of(row, expert) if row is not None and packing.shape == self.packing.shape else None
-        return self._rect(panes, place) if place is not None else None
+    def moved_rects(self, change: Change, *, before: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Places in a change of its cells in this lane, now or `before` it, their corners and sizes in the viewport."""
+        packing, panes = self._before if before else (self.packing, self.panes)
+        if packing.shape != self.packing.shape:
+            packing = Packing(np.zeros(self.packing.shape, bool))
+        lines, columns = packing.places_of(change.rows, change.experts)
+        moved = np.flatnonzero(columns >= 0)
+        scrolled_left, scrolled_top = self._scrolled()
+        places = np.stack(panes.corners(lines[moved], columns[moved]), axis=1)
+        exact = (places - (scrolled_left - round(self.header_width * self.ratio), scrolled_top)) / self.ratio
+        corners = np.floor(exact)
+        return moved, corners, np.ceil(exact + panes.sheet.cell / self.ratio) - corners
 
     def places_before(self, change: Change) -> tuple[np.ndarray, np.ndarray]:
         """Lines and columns that the moved cells had here before a change, negative where they had none."""
@@ -165,7 +171,7 @@ class LaneArea(QAbstractScrollArea):
 
     def reveal(self, layer: int, expert: int) -> None:
         """Scroll to a cell of this lane and have the keyboard there."""
-        row = self._row_of(layer)
+        row = self.state.board.find_row(layer)
         if row is not None and self.packing.place_of(row, expert) is not None:
             self.set_current((row, expert))
 
@@ -227,7 +233,7 @@ class LaneArea(QAbstractScrollArea):
 
     def repaint_cells(self) -> None:
         """Paint the cells anew at the next occasion."""
-        self._image = None
+        self._prepared = False
         self.viewport().update()
 
     def renew(self) -> None:
@@ -253,12 +259,6 @@ class LaneArea(QAbstractScrollArea):
         ratio = self.ratio
         top = self.verticalScrollBar().value() - _MARGIN
         return round(self.horizontalScrollBar().value() * ratio), round(top * ratio)
-
-    def _row_of(self, layer: int) -> int | None:
-        try:
-            return self.state.board.row_of(layer)
-        except KeyError:
-            return None
 
     # ---- layout -------------------------------------------------------------------------------
 
@@ -291,7 +291,7 @@ class LaneArea(QAbstractScrollArea):
             bar.setPageStep(page)
             bar.setSingleStep(max(round(self.pitch), 16))
             bar.setRange(0, max(length - page, 0))
-        self._image = None
+        self._prepared = False
 
     def _keep(self, before: LanePanes, point: tuple[int, int], anchor: QPoint) -> None:
         """Scroll so that what was at `point` of the cells is at `anchor` of the viewport again."""
@@ -331,7 +331,7 @@ class LaneArea(QAbstractScrollArea):
 
     def paintEvent(self, event: QPaintEvent) -> None:
         """The cells, and what lies over them."""
-        if self._image is None:
+        if not self._prepared:
             if self._contents is None:
                 self._contents = LaneContents(
                     board=self.state.board,
@@ -340,9 +340,11 @@ class LaneArea(QAbstractScrollArea):
                     hatched=self.state.loaded_report is not None,
                 )
             tints = self._flash.tints()
-            self._image = self._painter.paint(self._contents, self.panes, self.window(), self.ratio, tints)
+            self._painter.prepare(self._contents, self.panes, self.window(), self.ratio, tints)
+            self._prepared = True
         painter = QPainter(self.viewport())
-        painter.drawImage(QPointF(0, 0), self._image)
+        seen = event.rect()
+        self._painter.draw(painter, math.floor(seen.top() * self.ratio), math.ceil((seen.bottom() + 1) * self.ratio))
         self.paint_over(painter)
         painter.end()
 
@@ -379,11 +381,8 @@ class LaneArea(QAbstractScrollArea):
 
     def _concerned(self, change: Change) -> bool:
         """Whether a cell came here or left."""
-        board = self.state.board
-        if self.lane.key not in board.lanes:
-            return False
-        here = board.lanes.index(self.lane.key)
-        return bool(((change.before == here) | (change.after == here)).any())
+        lanes = self.state.board.lanes
+        return self.lane.key in lanes and change.concerns(lanes.index(self.lane.key))
 
     def _selection_changed(self) -> None:
         self.renew()

@@ -11,7 +11,7 @@ from app.ui.theme import GRID, Theme, set_role
 LEAST_HEIGHT = 72
 """Pixels of the experts of a lane that has any: enough to see where they are, and to drop some."""
 EMPTY_HEIGHT = 48
-MOST_HEIGHT = 16_777_215
+MOST_PIXELS = 16_777_215
 """Qt's own limit."""
 
 
@@ -53,4 +53,4 @@ class LaneBox(QFrame):
         self.header.set_compact(stacked and compact)
         self.view.setVisible(not (empty and self.info.kind == DISK))
         self.view.setMinimumHeight(EMPTY_HEIGHT if empty else LEAST_HEIGHT)
-        self.view.setMaximumHeight(EMPTY_HEIGHT if empty else MOST_HEIGHT)
+        self.view.setMaximumHeight(EMPTY_HEIGHT if empty else MOST_PIXELS)

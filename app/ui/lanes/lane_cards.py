@@ -3,24 +3,23 @@
 from dataclasses import dataclass
 
 import numpy as np
-from PySide6.QtCore import QPointF
 from PySide6.QtGui import QColor, QPainter
 
 from app.ui.lanes.lane_contents import LaneContents
 from app.ui.lanes.lane_layout import CARD, LaneLayout, Places
 from app.ui.lanes.lane_pixels import Grid, Window
-from app.ui.lanes.lane_stamps import Stamp, Stamps
+from app.ui.lanes.lane_stamps import CARD_PADDING, Stamp, Stamps
 from app.ui.lanes.packing import EMPTY, Packing
+from app.ui.theme import text_points
 
 DRAWN = 16.0
 """Logical pixels from which on shapes are drawn smoothly, one by one."""
 NUMBERED = 27.0
 """Logical pixels from which on a cell has its number."""
-_PADDING = 4.0
 _NAME_POINTS, _SHARE_POINTS, _SIZE_POINTS, _NUMBER_POINTS = 10.0, 8.5, 7.5, 8.0
 _LARGEST_PIN = 14.0
 _LARGE_CARD = 80.0
-"""Logical pixels from which on a card's words are larger."""
+"""Logical pixels from which on a card's words are larger, where the system's own are not."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,12 +40,25 @@ class Inks:
 
 
 def draw_cells(
-    painter: QPainter, stamps: Stamps, contents: LaneContents, layout: LaneLayout, window: Window, inks: Inks
+    painter: QPainter,
+    stamps: Stamps,
+    contents: LaneContents,
+    layout: LaneLayout,
+    window: Window,
+    inks: Inks,
+    between: tuple[int, int],
+    unit: float,
 ) -> None:
-    """Draw into every cell on screen."""
+    """Draw into every cell on screen that reaches between two rows of the window's device pixels.
+
+    `unit` is a logical pixel in what the painter counts in: 1, or as many as there are device pixels in one.
+    """
     board, packing, ratio = contents.board, contents.packing, stamps.ratio
     pitch, cell = layout.pitch / ratio, layout.cell / ratio
-    lines, columns, lefts, tops = _on_screen(packing, layout, window)
+    lines, columns, lefts, tops = _on_screen(packing, layout, window, between)
+    scale = text_points(1.0)
+    larger = scale if cell < _LARGE_CARD * scale else 1.3 * scale
+    sizes = (_NAME_POINTS * larger, _SHARE_POINTS * larger, _SIZE_POINTS * larger)
     if pitch < NUMBERED:
         # Most have nothing to draw.
         pinned = (contents.on_gpu | contents.on_cpu)[lines, columns]
@@ -64,14 +76,17 @@ def draw_cells(
     ):
         ink = inks.dark if pale else inks.light
         if pitch >= CARD:
-            _draw_card(painter, stamps, contents, (x, y, cell), (row, expert), ink)
+            texts = (contents.names[expert], contents.share_text(row, expert), contents.size_texts[row])
+            card = stamps.card(texts, sizes, ink, cell)
+            if card is not None:
+                card.draw(painter, x + CARD_PADDING, y + CARD_PADDING, unit)
         elif pitch >= NUMBERED:
-            its = stamps.words(contents.names[expert], _NUMBER_POINTS, ink)
+            its = stamps.words(contents.names[expert], _NUMBER_POINTS * scale, ink)
             if its.width <= cell - 2:
-                painter.drawPixmap(QPointF(x + (cell - its.width) // 2, y + 2), its.picture)
+                its.draw(painter, x + (cell - its.width) // 2, y + 2, unit)
         if pin:
             shape, across, down = shapes[pin]
-            painter.drawPixmap(QPointF(x + across, y + down), shape.picture)
+            shape.draw(painter, x + across, y + down, unit)
 
 
 def _shapes(stamps: Stamps, inks: Inks, pitch: float, cell: float) -> dict[int, tuple[Stamp, float, float]]:
@@ -81,7 +96,7 @@ def _shapes(stamps: Stamps, inks: Inks, pitch: float, cell: float) -> dict[int, 
     """
     if pitch >= CARD:
         size = _LARGEST_PIN
-        across, down = cell - size - _PADDING, _PADDING
+        across, down = cell - size - CARD_PADDING, CARD_PADDING
     elif pitch >= NUMBERED:
         size = min(cell * 0.42, _LARGEST_PIN)
         across, down = (cell - size) / 2, cell - size - 2
@@ -93,40 +108,19 @@ def _shapes(stamps: Stamps, inks: Inks, pitch: float, cell: float) -> dict[int, 
     return {pin: (stamps.pin(pin, round(size), inks.shape, inks.halo), across, down) for pin in (1, 2)}
 
 
-def _draw_card(
-    painter: QPainter,
-    stamps: Stamps,
-    contents: LaneContents,
-    area: tuple[float, float, float],
-    place: tuple[int, int],
-    ink: QColor,
-) -> None:
-    """Number, share and size, as many of them as there is room for."""
-    (left, top, cell), (row, expert) = area, place
-    y, bottom = top + _PADDING, top + cell + 1
-    larger = 1.0 if cell < _LARGE_CARD else 1.3
-    for text, points, bold in (
-        (contents.names[expert], _NAME_POINTS, True),
-        (contents.share_text(row, expert), _SHARE_POINTS, False),
-        (contents.size_texts[row], _SIZE_POINTS, False),
-    ):
-        its = stamps.words(text, points * larger, ink, bold=bold)
-        if y + its.height > bottom or its.width > cell - _PADDING:
-            break
-        painter.drawPixmap(QPointF(left + _PADDING, y), its.picture)
-        y += its.height
-
-
-def _on_screen(packing: Packing, layout: LaneLayout, window: Window) -> tuple[Places, Places, Places, Places]:
+def _on_screen(
+    packing: Packing, layout: LaneLayout, window: Window, between: tuple[int, int]
+) -> tuple[Places, Places, Places, Places]:
     """Lines, columns, lefts and tops of the cells on screen."""
-    first, last = layout.lines_between(window.top, window.top + window.height)
+    top, bottom = window.top + max(between[0], 0), window.top + min(between[1], window.height)
+    first, last = layout.lines_between(top, bottom)
     lines, columns = np.nonzero(packing.table[first:last] != EMPTY)
     lines += first
     lefts, tops = layout.corners(lines, columns)
     seen = (
         (lefts + layout.pitch > window.left + window.header)
         & (lefts < window.left + window.width)
-        & (tops + layout.pitch > window.top)
-        & (tops < window.top + window.height)
+        & (tops + layout.pitch > top)
+        & (tops < bottom)
     )
     return lines[seen], columns[seen], lefts[seen], tops[seen]

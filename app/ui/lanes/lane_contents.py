@@ -103,9 +103,9 @@ class LaneContents:
         return text
 
     @cached_property
-    def size_texts(self) -> list[str]:
+    def size_texts(self) -> tuple[str, ...]:
         """What an expert of each row weighs."""
-        return [in_bytes(size) for size in self.board.expert_bytes.tolist()]
+        return _sizes(tuple(self.board.expert_bytes.tolist()))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -115,6 +115,11 @@ class LaneContents:
     @cached_property
     def _totals(self) -> list[int]:
         return self.board.routed.sum(axis=1).tolist()
+
+
+@lru_cache(maxsize=4)
+def _sizes(expert_bytes: tuple[int, ...]) -> tuple[str, ...]:
+    return tuple(in_bytes(size) for size in expert_bytes)
 
 
 @lru_cache(maxsize=4)

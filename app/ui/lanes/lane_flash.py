@@ -10,7 +10,7 @@ from PySide6.QtCore import QObject, Qt, QTimer
 from PySide6.QtGui import QColor
 
 from app.ui.lanes.board import Board, Change
-from app.ui.lanes.lane_info import GPU
+from app.ui.lanes.lane_info import CPU, DISK, GPU
 from app.ui.lanes.lane_paint import Tint
 from app.ui.lanes.motion import FRAME_MILLISECONDS, MILLISECONDS, motion_wanted
 from app.ui.theme import Colors
@@ -101,8 +101,10 @@ class LaneFlash(QObject):
 
 
 def goes_to_gpu(board: Board, change: Change) -> NDArray[np.bool_]:
-    """Which of the moved cells go to a GPU; the others were evicted, or moved between CPU and disk."""
-    return np.array([board_kind(lane) == GPU for lane in board.lanes], bool)[change.after]
+    """Which of the moved cells go to a GPU, or from the disk into memory; the others were evicted."""
+    kinds = [board_kind(lane) for lane in board.lanes]
+    gpu, cpu, disk = (np.array([its == kind for its in kinds], bool) for kind in (GPU, CPU, DISK))
+    return gpu[change.after] | (disk[change.before] & cpu[change.after])
 
 
 def board_kind(lane: str) -> str:

@@ -73,6 +73,17 @@ def _paint_band(painter: QPainter, view: "LaneView", band: QRect) -> None:
     painter.drawRect(band.adjusted(0, 0, -1, -1))
 
 
+def offer_strip(view: "LaneView", offer: Offer) -> QRect:
+    """Where in the viewport the words of an offer are, with what is around them."""
+    area = view.viewport().rect()
+    width = area.width() - 4 * GRID
+    words = view.fontMetrics().boundingRect(QRect(0, 0, max(width, 1), 1000), _WRAPPED, offer.text)
+    strip = QRect(0, 0, min(words.width() + 2 * GRID, area.width() - 2 * GRID), words.height() + GRID)
+    strip.moveCenter(area.center())
+    strip.moveBottom(area.bottom() - GRID)
+    return strip
+
+
 def _paint_offer(painter: QPainter, view: "LaneView", offer: Offer) -> None:
     """A frame and a strip with words; a refusal is dashed, so that colour alone does not tell it."""
     colors = view.theme.colors
@@ -82,11 +93,7 @@ def _paint_offer(painter: QPainter, view: "LaneView", offer: Offer) -> None:
     painter.setPen(pen)
     painter.drawRect(area.adjusted(1, 1, -2, -2))
     painter.setFont(view.font())
-    width = area.width() - 4 * GRID
-    words = painter.fontMetrics().boundingRect(QRect(0, 0, max(width, 1), 1000), _WRAPPED, offer.text)
-    strip = QRect(0, 0, min(words.width() + 2 * GRID, area.width() - 2 * GRID), words.height() + GRID)
-    strip.moveCenter(area.center())
-    strip.moveBottom(area.bottom() - GRID)
+    strip = offer_strip(view, offer)
     painter.setRenderHint(QPainter.RenderHint.Antialiasing)
     painter.setBrush(mix(colors.surface, color, 0.12))
     painter.setPen(QPen(color, 1.5))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from PySide6.QtCore import QPointF, QRectF
+from PySide6.QtCore import QPointF, QRectF, QSizeF
 from PySide6.QtGui import QColor, QFont, QFontMetrics, QImage, QPainter
 
 from app.ui.lanes.lane_cards import DRAWN, Inks, draw_cells
@@ -30,7 +30,7 @@ from app.ui.lanes.lane_pixels import (
     square,
     triangle,
 )
-from app.ui.lanes.lane_stamps import Stamps
+from app.ui.lanes.lane_stamps import Stamp, Stamps
 from app.ui.lanes.words import translate
 from app.ui.theme import Theme, mix
 from app.ui.words import number
@@ -42,6 +42,8 @@ _FADED = 0.6
 _PALE = 0.18
 """Luminance, 0 to 1, above which dark words can be read better than light ones: there both have the same contrast."""
 _GAMMA = 2.2
+_NEAR_PIXELS = 131_072
+"""Painted at a time: half a mebibyte, which most processors' second cache has room for."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +56,16 @@ class Tint:
     fraction: float
 
 
+@dataclass(frozen=True, eq=False)
+class _Picture:
+    """What is on screen, as long as it is neither another board nor another place of it."""
+
+    contents: LaneContents
+    layout: LaneLayout
+    window: Window
+    canvas: Canvas
+
+
 class LanePainter:
     """Paints lanes in the colours of a theme; one for each view, for it keeps what it drew for the next image."""
 
@@ -61,8 +73,10 @@ class LanePainter:
         self._theme = theme
         self._font = font
         self._stamps = Stamps(font, 1.0)
-        self._pixels: Pixels | None = None
+        self._pixels: Pixels = np.empty((0, 0), np.uint32)
+        self._picture: _Picture | None = None
         self._names: tuple[object, QImage] | None = None
+        self._labels: dict[tuple[int, int, bool], tuple[Stamp, Stamp]] = {}
         self.take_font(font)
         self.take_theme()
 
@@ -70,8 +84,7 @@ class LanePainter:
         """The theme has other colours."""
         theme, colors = self._theme, self._theme.colors
         table = np.zeros(SHADES, np.uint32)
-        heat = [theme.heat_color(step / (HEAT_STEPS - 1)).rgba() for step in range(HEAT_STEPS)]
-        table[:HEAT_STEPS] = heat
+        table[:HEAT_STEPS] = theme.heat_table(HEAT_STEPS)
         table[HEAT_STEPS:GROUND] = mixed(table[:HEAT_STEPS], colors.surface.rgba(), _FADED)
         table[GROUND] = colors.surface.rgba()
         flat = mix(colors.surface, colors.raised, 0.8)
@@ -79,7 +92,8 @@ class LanePainter:
         table[FLAT_FADED] = mix(flat, colors.surface, _FADED).rgba()
         table[COPYING] = colors.gpu.rgba()
         self._table = table
-        self._names = None
+        self._names = self._picture = None
+        self._labels.clear()
         self._hatching = mix(colors.surface, colors.muted_text, 0.5).rgba()
         self._dark_ink, self._light_ink = QColor("#000000"), QColor("#ffffff")
         red, green, blue = ((((table >> shift) & 0xFF) / 255) ** _GAMMA for shift in (16, 8, 0))
@@ -92,16 +106,17 @@ class LanePainter:
         named = metrics.horizontalAdvance(translate("Lanes", "Layer {layer}").format(layer=888))
         self._header_width = max(named, metrics.horizontalAdvance("88  8888")) + 2 * HEADER_PADDING
         self._stamps = Stamps(font, self._stamps.ratio)
-        self._names = None
+        self._names = self._picture = None
+        self._labels.clear()
 
     def header_width(self) -> int:
         """Logical pixels of the layers' names beside the cells."""
         return self._header_width
 
-    def paint(
+    def prepare(
         self, contents: LaneContents, layout: LaneLayout, window: Window, ratio: float, tints: tuple[Tint, ...] = ()
-    ) -> QImage:
-        """Paint the part of the lane that is on screen, names of the layers included.
+    ) -> None:
+        """Work out what `draw` draws: the part of the lane that is on screen, names of the layers included.
 
         Args:
             contents: What is in the lane.
@@ -109,34 +124,68 @@ class LanePainter:
             window: What of the cells is seen, in device pixels.
             ratio: Device pixels per logical one.
             tints: Flashes over some of the cells.
-
-        Returns:
-            An image that is good until the next one is painted.
         """
         if ratio != self._stamps.ratio:
             self._stamps = Stamps(self._font, ratio)
-        shades = contents.tiny_shades if layout.pitch / ratio < TINY else contents.shades
-        canvas = Canvas(layout, window)
-        colors = self._table[shades]
-        for tint in tints:
-            inside = (tint.lines < colors.shape[0]) & (tint.columns < colors.shape[1])
-            lines, columns = tint.lines[inside], tint.columns[inside]
-            colors[lines, columns] = mixed(colors[lines, columns], tint.color, tint.fraction)
-        canvas.fill(colors, int(self._table[GROUND]))
-        self._mark(canvas, contents, layout, ratio)
-        self._pixels = canvas.pixels  # an image does not own what it shows
-        size = (window.width, window.height)
-        image = QImage(self._pixels.data, *size, 4 * window.width, QImage.Format.Format_RGB32)
-        image.setDevicePixelRatio(ratio)
-        painter = QPainter(image)
-        if layout.pitch / ratio >= DRAWN:
-            header = window.header / ratio
-            painter.setClipRect(QRectF(header, 0, window.width / ratio - header, window.height / ratio))
-            draw_cells(painter, self._stamps, contents, layout, window, self.inks(shades))
-            painter.setClipping(False)
-        painter.drawImage(QPointF(0, 0), self._header(contents, layout, window, ratio))
-        painter.end()
-        return image
+            self._picture = None
+            self._labels.clear()
+        picture = self._picture
+        if picture is None or picture.contents is not contents or (picture.layout, picture.window) != (layout, window):
+            # Else only colours are others: a frame of a flash.
+            # Parts of an image that is scaled would not begin on whole pixels of the screen.
+            rows = max(_NEAR_PIXELS // window.width, 1) if ratio == round(ratio) else window.height
+            picture = self._picture = _Picture(contents, layout, window, Canvas(layout, window, rows))
+            self._mark(picture.canvas, contents, layout, ratio)
+        colors = np.take(self._table, self._shades(picture, ratio))
+        _tint(colors, tints)
+        picture.canvas.fill(colors, int(self._table[GROUND]))
+
+    def draw(self, painter: QPainter, top: int, bottom: int) -> None:
+        """Draw what was prepared, from its row of device pixels `top` to before `bottom`, at the painter's origin."""
+        picture, ratio = self._picture, self._stamps.ratio
+        if picture is None:
+            return
+        contents, layout, window = picture.contents, picture.layout, picture.window
+        # Drawn pixel by pixel an image is copied; scaled, if only to its own size, each pixel is worked out anew.
+        whole = ratio == round(ratio)
+        unit = ratio if whole else 1.0
+        painter.save()
+        painter.scale(1 / unit, 1 / unit)
+        if contents.packing.lines:
+            self._draw_rows(painter, picture, (top, bottom), unit)
+            if layout.pitch / ratio >= DRAWN:
+                area = QRectF(window.header, 0, window.width - window.header, window.height)
+                painter.setClipRect(QRectF(area.topLeft() * (unit / ratio), area.size() * (unit / ratio)))
+                inks = self.inks(self._shades(picture, ratio))
+                draw_cells(painter, self._stamps, contents, layout, window, inks, (top, bottom), unit)
+                painter.setClipping(False)
+            names = self._header(contents, layout, window, ratio)
+            names.setDevicePixelRatio(ratio / unit)
+            painter.drawImage(QPointF(0, 0), names)
+        else:
+            size = QSizeF(window.width, window.height) * (unit / ratio)
+            painter.fillRect(QRectF(QPointF(0, 0), size), self._theme.colors.surface)
+        painter.restore()
+
+    def _draw_rows(self, painter: QPainter, picture: "_Picture", between: tuple[int, int], unit: float) -> None:
+        """The cells, part by part."""
+        width, ratio = picture.window.width, self._stamps.ratio
+        most = max(last - first for first, last in picture.canvas.parts)
+        if self._pixels.shape != (most, width):
+            self._pixels = np.empty((most, width), np.uint32)
+        for part, (first, last) in enumerate(picture.canvas.parts):
+            if last <= between[0] or first >= between[1]:
+                continue
+            pixels = self._pixels[: last - first]
+            picture.canvas.pixels(part, pixels)
+            size = (width, last - first)
+            image = QImage(pixels.data, *size, 4 * width, QImage.Format.Format_RGB32)
+            image.setDevicePixelRatio(ratio / unit)
+            painter.drawImage(QPointF(0, first * unit / ratio), image)
+
+    def _shades(self, picture: "_Picture", ratio: float) -> NDArray[np.intp]:
+        tiny = picture.layout.pitch / ratio < TINY
+        return picture.contents.tiny_shades if tiny else picture.contents.shades
 
     # ---- cells --------------------------------------------------------------------------------
 
@@ -188,7 +237,8 @@ class LanePainter:
     def _header(self, contents: LaneContents, layout: LaneLayout, window: Window, ratio: float) -> QImage:
         """The names, drawn again only where they are others: not for each frame of a flash, nor for each new count."""
         chosen = contents.chosen.sum(axis=1)
-        key = (layout, window, ratio, contents.board.layers, contents.packing.rows.tobytes(), chosen.tobytes())
+        seen = (window.top, window.height, window.header)
+        key = (layout, seen, ratio, contents.board.layers, contents.packing.rows.tobytes(), chosen.tobytes())
         if self._names is None or self._names[0] != key:
             image = QImage(window.header, window.height, QImage.Format.Format_RGB32)
             image.setDevicePixelRatio(ratio)
@@ -223,19 +273,40 @@ class LanePainter:
 
     def _draw_names(self, painter: QPainter, area: QRectF, layer: int, here: int, line: float) -> None:
         """A layer's name over the count of its experts here, or both on one line."""
-        colors, points, ratio = self._theme.colors, self._font.pointSizeF(), self._stamps.ratio
-        if area.height() >= 2.2 * line:
-            title = translate("Lanes", "Layer {layer}").format(layer=layer)
-            name = self._stamps.words(title, points, colors.text)
-            words = translate("Lanes", "{count} here").format(count=number(here))
-            count = self._stamps.words(words, points - 1, colors.muted_text)
+        ratio, high = self._stamps.ratio, area.height() >= 2.2 * line
+        key = (layer, here, high)
+        if key not in self._labels:
+            self._labels[key] = self._label(layer, here, high=high)
+        name, count = self._labels[key]
+        if high:
             top = max(area.top(), 0.0) if area.bottom() > 2 * line else area.bottom() - 2 * line
             painter.drawPixmap(QPointF(HEADER_PADDING, round(top * ratio) / ratio), name.picture)
             painter.drawPixmap(QPointF(HEADER_PADDING, round((top + line) * ratio) / ratio), count.picture)
             return
-        name = self._stamps.words(str(layer), points, colors.text)
-        count = self._stamps.words(number(here), points - 1.5, colors.muted_text)
         right = area.right() - HEADER_PADDING - 2 - count.width
         for its, x in ((name, float(HEADER_PADDING)), (count, right)):
             y = round((area.center().y() - its.height / 2) * ratio) / ratio
             painter.drawPixmap(QPointF(x, y), its.picture)
+
+    def _label(self, layer: int, here: int, *, high: bool) -> tuple[Stamp, Stamp]:
+        """Name and count of a layer: in words where the line is high, else the numbers alone."""
+        words, points, colors = self._stamps.words, self._font.pointSizeF(), self._theme.colors
+        if high:
+            name = translate("Lanes", "Layer {layer}").format(layer=layer)
+            count = translate("Lanes", "{count} here").format(count=number(here))
+            return words(name, points, colors.text), words(count, points - 1, colors.muted_text)
+        return words(str(layer), points, colors.text), words(number(here), points - 1.5, colors.muted_text)
+
+
+def _tint(colors: Pixels, tints: tuple[Tint, ...]) -> None:
+    """Put flashes over the colours of the places of a lane."""
+    if not tints:
+        return
+    lines, columns = (np.concatenate([getattr(tint, name) for tint in tints]) for name in ("lines", "columns"))
+    amounts = [len(tint.lines) for tint in tints]
+    others = np.repeat(np.array([tint.color for tint in tints], np.uint32), amounts)
+    fractions = np.repeat(np.array([tint.fraction for tint in tints]), amounts)
+    inside = (lines < colors.shape[0]) & (columns < colors.shape[1])
+    # Of a place that flashes twice the later flash is seen.
+    places = lines[inside] * colors.shape[1] + columns[inside]
+    colors.reshape(-1)[places] = mixed(colors.reshape(-1)[places], others[inside], fractions[inside])

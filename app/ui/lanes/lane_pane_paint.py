@@ -1,8 +1,7 @@
-"""Paints the panes of a lane side by side into one image: each is painted as if it were a lane of its own."""
+"""Paints the panes of a lane side by side: each is painted as if it were a lane of its own."""
 
 import numpy as np
-from PySide6.QtCore import QPoint
-from PySide6.QtGui import QFont, QImage, QPainter
+from PySide6.QtGui import QFont, QPainter
 
 from app.ui.lanes.lane_contents import LaneContents
 from app.ui.lanes.lane_paint import LanePainter, Tint
@@ -18,6 +17,7 @@ class PanesPainter:
         self._theme = theme
         self._font = font
         self._painters = [LanePainter(theme, font)]
+        self._shown: list[tuple[LanePainter, float]] = []
         self._cut: tuple[LaneContents, tuple[int, ...], list[LaneContents]] | None = None
 
     def take_theme(self) -> None:
@@ -35,29 +35,34 @@ class PanesPainter:
         """Logical pixels of the layers' names beside the cells of each pane."""
         return self._painters[0].header_width()
 
-    def paint(
+    def prepare(
         self, contents: LaneContents, panes: LanePanes, window: Window, ratio: float, tints: tuple[Tint, ...] = ()
-    ) -> QImage:
-        """Paint the part of the lane that is on screen; as `LanePainter.paint`, for every pane."""
+    ) -> None:
+        """Work out what `draw` draws; as `LanePainter.prepare`, for every pane."""
+        self._shown = [(self._painters[0], 0.0)]
         if panes.count == 1:
             self._cut = None
-            return self._painters[0].paint(contents, panes.sheet, window, ratio, tints)
+            self._painters[0].prepare(contents, panes.sheet, window, ratio, tints)
+            return
         while len(self._painters) < panes.count:
             self._painters.append(LanePainter(self._theme, self._font))
-        image = QImage(window.width, window.height, QImage.Format.Format_RGB32)
-        painter = QPainter(image)
+        self._shown = []
         for pane, (part, its) in enumerate(zip(panes.parts, self._contents(contents, panes), strict=True)):
             left = pane * panes.stride
             # The last one has all the room that is left.
             width = panes.stride if pane < panes.count - 1 else max(window.width - left, 1)
             seen = Window(window.left, window.top, width, window.height, window.header)
             flashes = _of_lines(tints, panes.firsts[pane], part.lines)
-            picture = self._painters[pane].paint(its, part, seen, ratio, flashes)
-            picture.setDevicePixelRatio(1.0)  # pixel by pixel, whatever the scale of the screen
-            painter.drawImage(QPoint(left, 0), picture)
-        painter.end()
-        image.setDevicePixelRatio(ratio)
-        return image
+            self._painters[pane].prepare(its, part, seen, ratio, flashes)
+            self._shown.append((self._painters[pane], left / ratio))
+
+    def draw(self, painter: QPainter, top: int, bottom: int) -> None:
+        """Draw what was prepared, from its row of device pixels `top` to before `bottom`."""
+        for its, left in self._shown:
+            painter.save()
+            painter.translate(left, 0)
+            its.draw(painter, top, bottom)
+            painter.restore()
 
     def _contents(self, contents: LaneContents, panes: LanePanes) -> list[LaneContents]:
         """What is in each pane, made once for each change."""

@@ -209,17 +209,17 @@ def _best_cut(counts: tuple[int, ...], room: tuple[int, int], beside: int, ratio
     return found
 
 
-def _ends(counts: tuple[int, ...], fold: int, pitch: int, ratio: float) -> Places:
-    """Where each line ends and the next begins on the sheet, shape (lines + 1,)."""
+def _ends(counts: tuple[int, ...], fold: int, pitch: int, ratio: float) -> list[int]:
+    """Where each line ends and the next begins on the sheet; one more than there are lines."""
     heights = -(-np.array(counts, np.intp) // fold) * pitch + gap_below(pitch, ratio)
-    return np.concatenate([np.zeros(1, np.intp), np.cumsum(heights)])
+    return [0, *np.cumsum(heights).tolist()]
 
 
-def _cut(ends: Places, height: int) -> tuple[int, ...]:
+def _cut(ends: list[int], height: int) -> tuple[int, ...]:
     """The first line of each pane where none is higher than `height`; empty where a line alone is."""
     firsts = [0]
     while True:
-        after = int(np.searchsorted(ends, ends[firsts[-1]] + height, side="right")) - 1
+        after = bisect_right(ends, ends[firsts[-1]] + height) - 1
         if after == len(ends) - 1:
             return tuple(firsts)
         if after == firsts[-1]:

@@ -9,17 +9,33 @@ from app.ui.lanes.board import ON_GPU
 
 MOST = 6000
 """Pictures kept: numbers of experts, shares and sizes in two colours and three sizes."""
+MOST_CARDS = 600
+"""Cards kept: 20 KB each at 200 %, and as many as a large screen shows."""
+CARD_PADDING = 4.0
+"""Logical pixels that are free at a card's edges."""
 _HALO = 1.0
 """Logical pixels of the contrasting edge around a shape, which tells it apart from a cell of any colour."""
 
 
 @dataclass(frozen=True, eq=False)
 class Stamp:
-    """A picture, and its size in logical pixels."""
+    """A picture, and its size in logical pixels.
+
+    Attributes:
+        pixels: The same picture as large as it has pixels.
+    """
 
     picture: QPixmap
     width: float
     height: float
+    pixels: QPixmap
+
+    def draw(self, painter: QPainter, x: float, y: float, unit: float) -> None:
+        """Draw it at a place in logical pixels, each of which is `unit` in the painter's own count."""
+        if unit == 1.0:
+            painter.drawPixmap(QPointF(x, y), self.picture)
+        else:
+            painter.drawPixmap(QPointF(x * unit, y * unit), self.pixels)
 
 
 class Stamps:
@@ -29,6 +45,7 @@ class Stamps:
         self.font = font
         self.ratio = ratio
         self._words: dict[tuple[str, float, bool, int], Stamp] = {}
+        self._cards: dict[tuple[tuple[str, str, str], tuple[float, float, float], int, float], Stamp | None] = {}
         self._pins: dict[tuple[int, float, int, int], Stamp] = {}
         self._fonts: dict[tuple[float, bool], tuple[QFont, QFontMetricsF]] = {}
 
@@ -45,6 +62,27 @@ class Stamps:
                 self._words.clear()
             made = self._words[key] = self._write(text, points, color, bold=bold)
         return made
+
+    def card(
+        self, texts: tuple[str, str, str], points: tuple[float, float, float], color: QColor, room: float
+    ) -> Stamp | None:
+        """The lines of a card, the first bold, one below the other: as many of them as there is room for.
+
+        Args:
+            texts: The lines.
+            points: Size of each.
+            color: Of the text.
+            room: Logical pixels that a card is wide and high.
+
+        Returns:
+            None where not even the first has room.
+        """
+        key = (texts, points, color.rgba(), room)
+        if key not in self._cards:
+            if len(self._cards) > MOST_CARDS:
+                self._cards.clear()
+            self._cards[key] = self._compose(texts, points, color, room)
+        return self._cards[key]
 
     def pin(self, pin: int, size: float, color: QColor, halo: QColor) -> Stamp:
         """The shape of an order: a triangle that points up keeps on the GPU, a square on the CPU.
@@ -78,7 +116,10 @@ class Stamps:
         return image
 
     def _kept(self, image: QImage) -> Stamp:
-        return Stamp(QPixmap.fromImage(image), image.width() / self.ratio, image.height() / self.ratio)
+        picture = QPixmap.fromImage(image)
+        pixels = QPixmap(picture)
+        pixels.setDevicePixelRatio(1.0)
+        return Stamp(picture, image.width() / self.ratio, image.height() / self.ratio, pixels)
 
     def _write(self, text: str, points: float, color: QColor, *, bold: bool) -> Stamp:
         font, metrics = self._font(points, bold=bold)
@@ -88,6 +129,30 @@ class Stamps:
         painter.setPen(color)
         painter.drawText(QPointF(0, metrics.ascent()), text)
         painter.end()
+        return self._kept(image)
+
+    def _compose(
+        self, texts: tuple[str, str, str], points: tuple[float, float, float], color: QColor, room: float
+    ) -> Stamp | None:
+        lines: list[Stamp] = []
+        height = CARD_PADDING
+        for index, (text, size) in enumerate(zip(texts, points, strict=True)):
+            its = self.words(text, size, color, bold=index == 0)
+            if height + its.height > room + 1 or its.width > room - CARD_PADDING:
+                break
+            lines.append(its)
+            height += its.height
+        if not lines:
+            return None
+        image = self._blank(max(its.width for its in lines), height - CARD_PADDING)
+        image.setDevicePixelRatio(1.0)
+        painter = QPainter(image)
+        top = 0
+        for its in lines:
+            painter.drawPixmap(0, top, its.pixels)
+            top += its.pixels.height()
+        painter.end()
+        image.setDevicePixelRatio(self.ratio)
         return self._kept(image)
 
     def _draw(self, pin: int, size: float, color: QColor, halo: QColor) -> Stamp:

@@ -1,5 +1,7 @@
 """One lane of the board under the hands: tips, clicks, keys and drags; what each does is beside it."""
 
+import math
+
 from PySide6.QtCore import QEvent, QPoint, QRect, Qt, Signal
 from PySide6.QtGui import (
     QContextMenuEvent,
@@ -11,6 +13,7 @@ from PySide6.QtGui import (
     QHelpEvent,
     QKeyEvent,
     QMouseEvent,
+    QNativeGestureEvent,
     QPainter,
     QWheelEvent,
 )
@@ -20,7 +23,7 @@ from app.ui.announce import say
 from app.ui.lanes import lane_words
 from app.ui.lanes.board import Change
 from app.ui.lanes.board_state import BoardState
-from app.ui.lanes.lane_area import LaneArea
+from app.ui.lanes.lane_area import WHEEL_FACTOR, LaneArea
 from app.ui.lanes.lane_drops import LaneDrops
 from app.ui.lanes.lane_info import LaneInfo
 from app.ui.lanes.lane_keys import LaneKeys
@@ -29,6 +32,8 @@ from app.ui.lanes.lane_overlay import paint_overlay
 from app.ui.theme import Theme
 
 _NOTCH = 120
+_LEAST_PINCH = 0.1
+"""The smallest part of its size that one event of a pinch leaves."""
 
 
 class LaneView(LaneArea):
@@ -94,7 +99,13 @@ class LaneView(LaneArea):
         return super().event(event)
 
     def viewportEvent(self, event: QEvent) -> bool:
-        """Tips tell of the cell or the layer under the pointer."""
+        """Tips tell of the cell or the layer under the pointer; two fingers on a touchpad zoom about it."""
+        if isinstance(event, QNativeGestureEvent) and event.gestureType() is Qt.NativeGestureType.ZoomNativeGesture:
+            # What is told is how much larger it is since the last event: 0.1 for a tenth.
+            notches = math.log(max(1 + event.value(), _LEAST_PINCH)) / math.log(WHEEL_FACTOR)
+            self.zoom_by(notches, event.position().toPoint())
+            event.accept()
+            return True
         if isinstance(event, QHelpEvent) and event.type() is QEvent.Type.ToolTip:
             # It goes when the pointer leaves what it tells of.
             QToolTip.showText(event.globalPos(), self.tip_at(event.pos()), self.viewport(), self._told_of(event.pos()))

@@ -2,8 +2,9 @@
 
 from app.engine.protocol import Loaded
 from app.placement.plan import CPU_LANE, DISK_LANE
-from app.ui.lanes.board import ON_CPU, ON_GPU, Board
+from app.ui.lanes.board import IN_MEMORY, ON_CPU, ON_DISK, ON_GPU, UNKNOWN, Board
 from app.ui.lanes.lane_info import LaneInfo
+from app.ui.lanes.memory_words import share_text
 from app.ui.lanes.packing import Packing
 from app.ui.lanes.selection import Selection
 from app.ui.lanes.words import lane_name, percent, translate
@@ -49,6 +50,11 @@ def cell_text(board: Board, row: int, expert: int) -> str:
     )
     if board.copying[row, expert]:
         text += translate("Lanes", ", being copied to the GPU pool")
+    where = {
+        IN_MEMORY: translate("Lanes", ", in main memory"),
+        ON_DISK: translate("Lanes", ", on the disk only: read when it is needed"),
+    }
+    text += where.get(int(board.memory[row, expert]), "")
     orders = {
         ON_GPU: translate("Lanes", ", kept on the GPU by you"),
         ON_CPU: translate("Lanes", ", kept on the CPU by you"),
@@ -75,6 +81,8 @@ def layer_tip(board: Board, packing: Packing, row: int, lane: LaneInfo, report: 
             size=in_bytes(here * int(board.expert_bytes[row])),
         )
     ]
+    if (board.memory[row] != UNKNOWN).any():
+        lines.append(f"{share_text(int((board.memory[row] == IN_MEMORY).sum()), board.experts)}.")
     why = why_uncounted(board, row, report)
     if why:
         lines.append(why)

@@ -1,17 +1,25 @@
 """The lanes of the dock, side by side or stacked, with their heads: fill, contents and the expert pool."""
 
+import time
+
 import numpy as np
 from PySide6.QtCore import QPoint, Qt, Signal
 from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QBoxLayout, QScrollArea, QWidget
 
+from app.engine.protocol import CacheFacts
 from app.errors import AppError
-from app.ui.controller import Controller
+from app.ui.announce import say
+from app.ui.controller import ANSWERING, Controller
 from app.ui.lanes.board import Change
 from app.ui.lanes.board_state import BoardState
 from app.ui.lanes.flights import Flights
-from app.ui.lanes.lane_box import LaneBox
+from app.ui.lanes.lane_box import MOST_PIXELS, LaneBox
+from app.ui.lanes.lane_info import CPU
 from app.ui.lanes.loads import lane_load
+from app.ui.lanes.memory_rates import MemoryRates
+from app.ui.lanes.memory_room import memory_room
+from app.ui.lanes.memory_shown import memory_shown
 from app.ui.lanes.pool import pool_room
 from app.ui.lanes.pool_shown import pool_shown
 from app.ui.orders import Orders
@@ -21,6 +29,8 @@ COMPACT_HEIGHT = 800
 """Pixels: with less height stacked lanes leave out what can be read in their tooltips."""
 COLUMN_WIDTH = 232
 """Pixels a lane needs beside others; with less room the lanes are stacked."""
+ABSENT_WIDTH = 168
+"""Pixels of the lane of a GPU that this machine does not have."""
 MOST_STRETCH = 16
 """A lane with more layers than this gets no more room than one with these."""
 
@@ -59,6 +69,7 @@ class LanesArea(QScrollArea):
         self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self.setWidget(self._lanes)
         self._flights = Flights(self._lanes, theme)
+        self._rates = MemoryRates()
         self._width = self._height = 0
         self._zooming = False
         state.lanes_changed.connect(self.make_boxes)
@@ -75,7 +86,11 @@ class LanesArea(QScrollArea):
 
     def controls(self) -> list[QWidget]:
         """What takes the keyboard, from the first lane to the last."""
-        return [widget for box in self.boxes for widget in (box.header.budget, box.view)]
+        made: list[QWidget] = []
+        for box in self.boxes:
+            buttons = box.header.memory_buttons
+            made += [box.header.budget, *((buttons.warm, buttons.release) if box.info.kind == CPU else ()), box.view]
+        return made
 
     # ---- boxes --------------------------------------------------------------------------------
 
@@ -109,7 +124,10 @@ class LanesArea(QScrollArea):
             view.zoom_changed.connect(self.set_zoom)
             view.layers_over.connect(lambda layers, box=box: self.show_loads(box if layers else None, layers))
             view.drag_ended.connect(self.make_boxes)
-            box.header.size_wanted.connect(self._orders.set_pool)
+            of_memory = box.info.kind == CPU
+            box.header.size_wanted.connect(self._orders.set_memory if of_memory else self._orders.set_pool)
+            box.header.memory_buttons.warm_wanted.connect(self.warm_memory)
+            box.header.memory_buttons.release_wanted.connect(self.release_memory)
             self._row.addWidget(box)
         self.arrange(self._width, self._height)
 
@@ -126,7 +144,9 @@ class LanesArea(QScrollArea):
         self._row.setDirection(direction)
         for place, box in enumerate(self.boxes):
             box.set_stacked(not beside, compact=height < COMPACT_HEIGHT)
-            self._row.setStretch(place, 1 if beside else min(box.rows, MOST_STRETCH))
+            self._row.setStretch(place, (1 if box.info.key else 0) if beside else min(box.rows, MOST_STRETCH))
+            # The lane of a GPU that is not there only says so.
+            box.setMaximumWidth(ABSENT_WIDTH if beside and not box.info.key else MOST_PIXELS)
 
     # ---- what is shown ------------------------------------------------------------------------
 
@@ -162,7 +182,35 @@ class LanesArea(QScrollArea):
                 live=facts is not None,
                 resizing=controller.cache.resizing,
             )
-            box.header.show_pool(shown if here else None)
+            if box.info.kind != CPU:
+                box.header.show_pool(shown if here else None)
+        self._show_memory(facts)
+
+    def _show_memory(self, cache: CacheFacts | None) -> None:
+        """What main memory has of mapped experts, in the head of the CPU lane; `cache` is None while nobody tells."""
+        controller, state = self._controller, self._state
+        plan, memory = controller.plan, cache.memory if cache else None
+        self._rates.take(time.monotonic(), cache.decode if cache else None)
+        loaded, report = state.loaded_plan, state.loaded_report
+        chosen = controller.cache.memory_chosen if loaded is not None else 0
+        room = memory_room(controller.facts, loaded or plan, report, controller.machine, memory, chosen)
+        shown = memory_shown(
+            room,
+            plan.resident_bytes if plan else None,
+            memory,
+            self._rates.rates,
+            live=cache is not None,
+            answering=controller.state == ANSWERING,
+            changing=controller.cache.budgeting,
+        )
+        why_not = room.why_not or self.tr("Load the model first: nothing of it is in memory.")
+        if cache is not None and not room.why_not:
+            why_not = self.tr("The system decides what stays in memory: give the experts a budget first.")
+        for box in self.boxes:
+            box.header.show_mapped(memory is not None)
+            if box.info.kind == CPU:
+                box.header.show_pool(shown)
+                box.header.memory_buttons.show_memory(memory, why_not)
 
     def give_up_sizes(self) -> None:
         """Another model is shown: what is being chosen for the pool of the one before is not sent."""
@@ -229,6 +277,16 @@ class LanesArea(QScrollArea):
             if rect is not None and inside.contains(rect.center()):
                 return rect.center()
         return QPoint(view.header_width, inside.center().y())
+
+    def warm_memory(self) -> None:
+        """Read the hottest experts into memory."""
+        self._controller.cache.warm_memory()
+        say(self, self.tr("The hottest experts are read into memory."))
+
+    def release_memory(self) -> None:
+        """Give up the memory of experts."""
+        self._controller.cache.release_memory()
+        say(self, self.tr("The memory of experts is given up."))
 
     def _step(self, place: int, step: int) -> None:
         if 0 <= place + step < len(self.boxes):

@@ -58,7 +58,10 @@ class HeatLegend(QWidget):
             why_none: Why nothing was counted.
         """
         shapes = self._shape_words
-        lanes = self.tr("Every expert is in the lane that computes it: a column for each GPU, the CPU and the disk.")
+        lanes = self.tr(
+            "Every expert is in the lane that computes it: a column for each GPU, the CPU and the disk. Of experts "
+            "that stay in the file, the CPU has those in main memory and the disk the others."
+        )
         words = why_none
         if hottest > 0:
             self._words.setText(self.tr("(even: {even} %)").format(even=percent(even)))

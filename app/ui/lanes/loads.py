@@ -5,10 +5,11 @@ from dataclasses import replace
 from app.engine.protocol import Loaded
 from app.hardware.facts import Machine
 from app.model.facts import ModelFacts
-from app.placement.memory import expert_bytes, fits, needed_bytes, predicted_use
-from app.placement.plan import DISK_LANE, Plan
+from app.placement.memory import expert_bytes, fits, predicted_use
+from app.placement.plan import CPU_LANE, DISK_LANE, Plan
 from app.ui.lanes.header import LaneLoad
 from app.ui.lanes.words import translate
+from app.ui.machine_words import borrowed_bytes, borrowed_text
 from app.ui.words import in_bytes, part_in_words
 
 MAPPED = "mapped"
@@ -44,9 +45,11 @@ def lane_load(
     contents = LaneLoad(layers=len(layers), expert_bytes=expert_bytes(facts, layers))
     if lane == DISK_LANE or machine is None:
         return contents
+    borrowed = borrowed_bytes(plan, machine) if lane == CPU_LANE else {}
     return replace(
         contents,
-        predicted_bytes=predicted_use(plan, lane) + _borrowed_bytes(plan, machine, lane),
+        predicted_bytes=predicted_use(plan, lane) + sum(borrowed.values()),
+        borrowed=borrowed_text(borrowed),
         predicted_expert_bytes=_bytes_of(plan, lane, "experts"),
         pool_bytes=_bytes_of(plan, lane, "pool"),
         breakdown=_breakdown(lane, plan, machine, reported),
@@ -58,17 +61,12 @@ def _bytes_of(plan: Plan, lane: str, what: str) -> int:
     return sum(part.bytes for part in plan.memory if part.device == lane and part.part == what)
 
 
-def _borrowed_bytes(plan: Plan, machine: Machine, lane: str) -> int:
-    """What GPUs without memory of their own take of this lane's."""
-    return needed_bytes(plan, machine, lane) - plan.bytes_on(lane)
-
-
 def _breakdown(lane: str, plan: Plan, machine: Machine, reported: Loaded | None) -> str:
     lines = [translate("Lanes", "Predicted:")]
     lines += [f"{part_in_words(part.part)}: {in_bytes(part.bytes)}" for part in plan.memory if part.device == lane]
-    borrowed = _borrowed_bytes(plan, machine, lane)
-    if borrowed:
-        lines.append(translate("Lanes", "GPUs that use main memory: {size}").format(size=in_bytes(borrowed)))
+    for device, size in borrowed_bytes(plan, machine).items() if lane == CPU_LANE else ():
+        words = translate("Lanes", "{device}, whose memory is main memory: {size}")
+        lines.append(words.format(device=device, size=in_bytes(size)))
     here = [buffer for buffer in reported.buffers if buffer.device == lane] if reported else []
     allocated = sum(buffer.bytes for buffer in here if buffer.part != MAPPED)
     mapped = sum(buffer.bytes for buffer in here if buffer.part == MAPPED)

@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from PySide6.QtGui import QAction
-from PySide6.QtWidgets import QMenu
+from PySide6.QtWidgets import QMenu, QPushButton
 
-from app.ui.lanes.lane_info import DISK
+from app.ui.lanes.lane_info import CPU, DISK
 from app.ui.lanes.lane_view import LaneView
 from app.ui.lanes.words import layers_text, translate
 
@@ -44,6 +44,10 @@ def lanes_menu(panel: "LanesPanel", view: LaneView) -> QMenu:
     shown = _layer(view, layers, board.layers)
     table.setEnabled(shown is not None)
     table.triggered.connect(lambda: panel.open_experts(shown))
+    for button in _memory_buttons(panel, view):
+        entry = _add(menu, button.accessibleName(), button.isEnabled())
+        entry.setToolTip(button.toolTip())
+        entry.triggered.connect(button.click)
     _add(menu, translate("Lanes", "Select the whole layers"), bool(layers)).triggered.connect(
         lambda: selection.set(np.repeat(selection.mask.any(axis=1)[:, None], board.experts, axis=1))
     )
@@ -52,6 +56,14 @@ def lanes_menu(panel: "LanesPanel", view: LaneView) -> QMenu:
     )
     _add(menu, translate("Lanes", "Select nothing"), selection.count > 0).triggered.connect(selection.clear)
     return menu
+
+
+def _memory_buttons(panel: "LanesPanel", view: LaneView) -> tuple[QPushButton, ...]:
+    """The orders for main memory, which are of the CPU's and the disk's lane."""
+    if view.lane.kind not in (CPU, DISK):
+        return ()
+    buttons = next(box.header.memory_buttons for box in panel.lanes.boxes if box.info.kind == CPU)
+    return (buttons.warm, buttons.release)
 
 
 def _layer(view: LaneView, layers: tuple[int, ...], shown: tuple[int, ...]) -> int | None:

@@ -6,8 +6,8 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QVBoxLay
 from app.errors import AppError
 from app.ui.announce import announce
 from app.ui.lanes.flow_layout import FlowLayout
-from app.ui.refusals import Offer, Refusal
 from app.ui.theme import GRID, set_kind, set_role
+from app.ui.verdicts import Offer, Refusal
 
 
 class Notice(QFrame):

@@ -43,7 +43,9 @@ def saved_text(profile: OrderProfile) -> str:
         moment = datetime.fromisoformat(profile.saved_at)
     except ValueError:
         return profile.saved_at
-    return QLocale().toString(QDateTime.fromSecsSinceEpoch(int(moment.timestamp())), QLocale.FormatType.ShortFormat)
+    return QLocale.system().toString(
+        QDateTime.fromSecsSinceEpoch(int(moment.timestamp())), QLocale.FormatType.ShortFormat
+    )
 
 
 def comparison(profile: OrderProfile, plan: Plan) -> tuple[str, ...]:

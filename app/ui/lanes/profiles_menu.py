@@ -22,8 +22,8 @@ from app.placement.plan import CachePolicy
 from app.ui.controller import Controller
 from app.ui.lanes.profile_words import comparison, pins_of_profile, profile_text, saved_text
 from app.ui.orders import Orders
-from app.ui.refusals import Offer, Refusal
 from app.ui.theme import GRID, set_role
+from app.ui.verdicts import Offer, Refusal
 
 DIALOG_SIZE = (520, 320)
 

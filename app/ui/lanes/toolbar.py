@@ -6,7 +6,6 @@ from PySide6.QtCore import QSignalBlocker, Qt, Signal
 from PySide6.QtGui import QAction, QKeySequence, QUndoStack
 from PySide6.QtWidgets import (
     QComboBox,
-    QHBoxLayout,
     QLabel,
     QLineEdit,
     QMenu,
@@ -18,7 +17,7 @@ from PySide6.QtWidgets import (
 
 from app.ui.lanes.flow_layout import FlowLayout
 from app.ui.lanes.lane_layout import LARGEST, SMALLEST
-from app.ui.theme import GRID, set_role
+from app.ui.theme import set_role
 
 SEARCH_WIDTH, COMPACT_SEARCH_WIDTH = 160, 120
 ZOOM_WIDTH = 80
@@ -174,11 +173,9 @@ class LanesToolbar(QWidget):
         return self._group(words, self.zoom)
 
     def _group(self, *widgets: QWidget) -> QWidget:
-        """Widgets that stay on one line."""
+        """Widgets that stay on one line where there is room for it."""
         group = QWidget(self)
-        row = QHBoxLayout(group)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.setSpacing(GRID // 2)
+        row = FlowLayout(group)
         for widget in widgets:
             row.addWidget(widget)
         return group

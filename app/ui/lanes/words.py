@@ -21,7 +21,7 @@ def layers_text(count: int) -> str:
         return translate("Lanes", "no layers")
     if count == 1:
         return translate("Lanes", "1 layer")
-    return translate("Lanes", "{count} layers").format(count=count)
+    return translate("Lanes", "{count} layers").format(count=number(count))
 
 
 def lane_name(lane: str) -> str:
@@ -67,26 +67,38 @@ def other_differences(loaded: Plan, edited: Plan) -> tuple[str, ...]:
     none = translate("Lanes", "none")
     pairs = (
         (translate("Lanes", "attention on"), loaded.gpu or CPU_LANE, edited.gpu or CPU_LANE),
-        (translate("Lanes", "context"), loaded.n_ctx, edited.n_ctx),
+        (translate("Lanes", "context"), number(loaded.n_ctx), number(edited.n_ctx)),
         (translate("Lanes", "KV cache type"), loaded.kv_type, edited.kv_type),
-        (translate("Lanes", "batch"), loaded.n_batch, edited.n_batch),
-        (translate("Lanes", "micro-batch"), loaded.n_ubatch, edited.n_ubatch),
-        (translate("Lanes", "threads"), loaded.threads, edited.threads),
-        (translate("Lanes", "prompt threads"), loaded.threads_batch, edited.threads_batch),
+        (translate("Lanes", "batch"), number(loaded.n_batch), number(edited.n_batch)),
+        (translate("Lanes", "micro-batch"), number(loaded.n_ubatch), number(edited.n_ubatch)),
+        (translate("Lanes", "threads"), number(loaded.threads), number(edited.threads)),
+        (translate("Lanes", "prompt threads"), number(loaded.threads_batch), number(edited.threads_batch)),
         (
             translate("Lanes", "expert pool"),
             in_bytes(loaded.pool_bytes) if loaded.pool_bytes else none,
             in_bytes(edited.pool_bytes) if edited.pool_bytes else none,
         ),
         (translate("Lanes", "CPU experts"), residency_word(loaded.residency), residency_word(edited.residency)),
+        (
+            translate("Lanes", "memory for experts"),
+            budget_text(loaded.resident_bytes),
+            budget_text(edited.resident_bytes),
+        ),
         (translate("Lanes", "active experts"), _active(loaded), _active(edited)),
-        (translate("Lanes", "pins"), len(loaded.pins), len(edited.pins)),
+        (translate("Lanes", "pins"), number(len(loaded.pins)), number(len(edited.pins))),
     )
     return tuple(f"{name} {before} → {after}" for name, before, after in pairs if before != after)
 
 
+def budget_text(budget_bytes: int | None) -> str:
+    """A budget of main memory inside a sentence: "14.0 GiB", "what fits", "left to the system"."""
+    if budget_bytes is None:
+        return translate("Lanes", "what fits")
+    return in_bytes(budget_bytes) if budget_bytes else translate("Lanes", "left to the system")
+
+
 def _active(plan: Plan) -> str:
-    return translate("Lanes", "as trained") if plan.experts_used is None else str(plan.experts_used)
+    return translate("Lanes", "as trained") if plan.experts_used is None else number(plan.experts_used)
 
 
 def residency_word(residency: str) -> str:
@@ -108,7 +120,7 @@ def difference_text(loaded: Plan, edited: Plan) -> str:
         change = (
             translate("Lanes", "1 layer changes lane")
             if count == 1
-            else translate("Lanes", "{count} layers change lane").format(count=count)
+            else translate("Lanes", "{count} layers change lane").format(count=number(count))
         )
         where = ", ".join(
             translate("Lanes", "{layers} from {before} to {after}").format(

@@ -190,15 +190,20 @@ class AutoTune(QObject):
             return
         self._choosing = True
         job = self._controller.background.run(lambda: prepare(machine))
-        job.success(self._prepared).failure(self._not_prepared)
+        job.always(self._chose).success(self._prepared).failure(self._not_prepared)
 
     def _not_looked(self, _error: AppError) -> None:
         """The machine, or its devices, cannot be looked at: what was known of it before must do."""
         if self._controller.machine is not None:
             self._looked(self._controller.machine)
 
-    def _prepared(self, search: _Search) -> None:
+    def _chose(self, error: Exception | None) -> None:
+        """Work off the UI thread ended; one that nobody expected to fail must not keep the engine lent."""
         self._choosing = False
+        if error is not None and not isinstance(error, AppError):
+            self._not_prepared(AppError(ErrorCode.ENGINE_FAILED, f"Auto-tune met an error of its own: {error}"))
+
+    def _prepared(self, search: _Search) -> None:
         if not self.running:
             return
         self._search = search
@@ -207,7 +212,6 @@ class AutoTune(QObject):
         self._go_on()
 
     def _not_prepared(self, error: AppError) -> None:
-        self._choosing = False
         if self.running:
             self._finish(error)
 
@@ -220,10 +224,10 @@ class AutoTune(QObject):
             return
         self._choosing = True
         tuner = self._search.tuner
-        self._controller.background.run(tuner.next_trial).success(self._chosen)
+        job = self._controller.background.run(tuner.next_trial)
+        job.always(self._chose).success(self._chosen).failure(self._not_prepared)
 
     def _chosen(self, trial: Trial | None) -> None:
-        self._choosing = False
         if not self.running:
             return
         if trial is None or self._cancelled:

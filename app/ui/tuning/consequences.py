@@ -10,7 +10,7 @@ from app.placement.memory import fits, predict, predicted_use
 from app.placement.plan import CPU_LANE, Plan
 from app.placement.speed.learning import devices_of
 from app.placement.speed.types import SpeedPrediction
-from app.ui.tuning.knob_values import Situation, at_plan, changed, differing, value_of
+from app.ui.tuning.knob_values import Situation, at_plan, changed, differing, followed, value_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +50,7 @@ class Consequences:
         now: Of the plan being edited.
         before: Of the plan that it is compared with; None where there is none.
         without: By knob that was turned, the prediction with that knob alone turned back; None where there is none.
+            A knob that the engine follows already is turned back to where it was at the load.
     """
 
     now: Outlook
@@ -62,13 +63,14 @@ def consequences(situation: Situation, before: Plan | None) -> Consequences:
 
     Args:
         situation: Model, machine, the plan being edited, evidence.
-        before: What it is compared with: the loaded plan, or the planner's.
+        before: What it is compared with: what runs now, or the planner's plan.
     """
     without: dict[str, Outlook | None] = {}
-    for key in differing(situation.plan, before, situation.facts) if before is not None else ():
+    turned = dict.fromkeys(differing(situation.plan, before, situation.facts), before) if before is not None else {}
+    for key, its in {**turned, **dict.fromkeys(followed(situation), situation.at_load)}.items():
         without[key] = None
         try:
-            back = changed(situation, key, value_of(before, key, situation.facts))
+            back = changed(situation, key, value_of(its, key, situation.facts))
             without[key] = outlook(at_plan(situation, back))
         except AppError:  # that value is impossible beside the others
             continue

@@ -13,10 +13,12 @@ from app.placement.cache.recorded_hits import PlanCurves, layers_off_gpus
 from app.placement.evidence import Evidence
 from app.placement.memory import expert_bytes, predict, predicted_use
 from app.placement.plan import Plan
-from app.placement.speed.curve import SpeedCurve, SpeedPoint, speed_curve
+from app.placement.speed.curve import SpeedCurve, SpeedPoint, memory_curve, speed_curve
 from app.placement.speed.learning import Learned, Observation, devices_of
 from app.placement.speed.types import Range
 
+GPU_TIER, MEMORY_TIER = "gpu", "memory"
+"""What sizes are of: the pool in the GPU's memory, or the experts of a mapped file in main memory."""
 POINTS = 48
 MOST_ANSWERS = 8
 """The newest so many answers with one pool are shown together."""
@@ -35,6 +37,7 @@ class Question:
         most_bytes: The largest pool to draw.
         card_bytes: The pool with which the card would be full to its last byte, were no other program there.
         all_bytes: What all experts that a pool could hold take.
+        tier: What the sizes are of, GPU_TIER or MEMORY_TIER.
     """
 
     facts: ModelFacts
@@ -45,6 +48,7 @@ class Question:
     most_bytes: int
     card_bytes: int
     all_bytes: int
+    tier: str = GPU_TIER
 
 
 @dataclass(frozen=True)
@@ -96,7 +100,8 @@ def pooled_bytes(facts: ModelFacts, plan: Plan) -> int:
 def compute(question: Question) -> SpeedCurve:
     """The curve; takes some tenths of a second."""
     facts, plan, evidence = question.facts, question.plan, question.evidence
-    return speed_curve(
+    curve_of = memory_curve if question.tier == MEMORY_TIER else speed_curve
+    return curve_of(
         facts,
         question.machine,
         plan,
@@ -165,12 +170,22 @@ def point_at(curve: SpeedCurve, pool_bytes: int) -> SpeedPoint:
     )
 
 
-def measured_sizes(observations: Iterable[Observation], plan: Plan) -> tuple[Measured, ...]:
-    """Answers of plans that differ from `plan` in the pool's size alone, by that size; the latest size first."""
-    wanted = essence(plan)
+def measured_sizes(observations: Iterable[Observation], plan: Plan, tier: str = GPU_TIER) -> tuple[Measured, ...]:
+    """Answers of plans that differ from `plan` in the size alone, by that size; the latest size first.
+
+    Of memory those count that were loaded with a budget: what the engine chose is not told by a plan.
+    """
+
+    def size_and_rest(its: Plan) -> tuple[int | None, Plan]:
+        if tier == GPU_TIER:
+            return its.pool_bytes, essence(its)
+        rest = msgspec.structs.replace(essence(its), pool_bytes=its.pool_bytes, resident_bytes=None)
+        return its.resident_bytes or None, rest
+
+    wanted = size_and_rest(plan)[1]
     by_size: dict[int, list[float]] = {}
     for seen in observations:
-        if seen.decode_tokens_per_second > 0 and essence(seen.plan) == wanted:
-            size = seen.plan.pool_bytes
+        size, rest = size_and_rest(seen.plan)
+        if size is not None and seen.decode_tokens_per_second > 0 and rest == wanted:
             by_size[size] = [*by_size.pop(size, []), seen.decode_tokens_per_second]  # to the end: the latest last
     return tuple(Measured(size, tuple(rates[-MOST_ANSWERS:])) for size, rates in reversed(by_size.items()))

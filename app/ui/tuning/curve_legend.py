@@ -7,35 +7,36 @@ from PySide6.QtGui import QColor, QPainter, QPaintEvent, QPen, QPolygonF
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QSizePolicy, QWidget
 
 from app.ui.theme import GRID, Colors, Theme, set_role
+from app.ui.widgets import FoldingRow
 
 PREDICTED, WHOLE, MEASURED = 0, 5, 2
 """Places of the theme's graph colours."""
 BAND_ALPHA = 46
+BESIDE_WIDTH = 480
+"""Pixels, with the usual size of text: with less the kinds stand one under the other."""
 SAMPLE_WIDTH, SAMPLE_HEIGHT = 26, 14
 
 Draw = Callable[[QPainter, QRectF, Colors], None]
 
 
-class CurveLegend(QWidget):
+class CurveLegend(FoldingRow):
     """Predicted with its range, whole layers, measured."""
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self._entries: list[tuple[_Sample, QLabel]] = []
-        row = QHBoxLayout(self)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.setSpacing(GRID)
+        super().__init__(parent, spacing=GRID, beside_from=BESIDE_WIDTH)
+        self._entries: list[tuple[_Entry, QLabel]] = []
         for words, draw in (
             (self.tr("predicted: likeliest and range"), _draw_predicted),
             (self.tr("predicted: whole layers in the same memory"), _draw_whole),
             (self.tr("measured: answers, least to most"), _draw_measured),
         ):
-            sample, label = _Sample(draw, theme, self), QLabel(words, self)
+            label = QLabel(words)
+            label.setTextFormat(Qt.TextFormat.PlainText)
             label.setWordWrap(True)
             set_role(label, "small")
-            row.addWidget(sample)
-            row.addWidget(label, 1)
-            self._entries.append((sample, label))
+            entry = _Entry(_Sample(draw, theme, self), label, self)
+            self.add(entry, 1)
+            self._entries.append((entry, label))
 
     @property
     def words(self) -> list[str]:
@@ -44,9 +45,21 @@ class CurveLegend(QWidget):
 
     def show_kinds(self, *, whole: bool, measured: bool) -> None:
         """Explain what is drawn."""
-        for (sample, label), shown in zip(self._entries, (True, whole, measured), strict=True):
-            sample.setVisible(shown)
+        for (entry, label), shown in zip(self._entries, (True, whole, measured), strict=True):
+            entry.setVisible(shown)
             label.setVisible(shown)
+
+
+class _Entry(QWidget):
+    """What one kind looks like, and its words."""
+
+    def __init__(self, sample: "_Sample", label: QLabel, parent: QWidget) -> None:
+        super().__init__(parent)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.setSpacing(GRID)
+        row.addWidget(sample)
+        row.addWidget(label, 1)
 
 
 class _Sample(QWidget):

@@ -108,6 +108,7 @@ def _alike(before: Question | None, after: Question | None) -> bool:
     return (
         before is not None
         and after is not None
+        and before.tier == after.tier
         and before.facts is after.facts
         and before.plan.expert_lanes == after.plan.expert_lanes
     )

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from PySide6.QtCore import QCoreApplication
 
 from app.placement.speed.curve import SpeedCurve
-from app.ui.tuning.curve_data import Question
+from app.ui.tuning.curve_data import MEMORY_TIER, Question
 from app.ui.words import in_bytes
 
 translate = QCoreApplication.translate
@@ -30,6 +30,9 @@ def marks(curve: SpeedCurve, question: Question, free_bytes: int) -> tuple[Mark,
     """
     cycle, card = curve.cycle_bytes, question.card_bytes
     made = [Mark(cycle, translate("Curve", "one token's experts: {size}").format(size=in_bytes(cycle)))]
+    if curve.axis == MEMORY_TIER and curve.break_even_bytes is not None:
+        words = translate("Curve", "below {size} the disk bounds it")
+        made.append(Mark(curve.break_even_bytes, words.format(size=in_bytes(curve.break_even_bytes))))
     if (paying := paying_range(curve)) is not None:
         first, last = paying
         words = translate("Curve", "beats whole layers from {first} on")
@@ -61,7 +64,10 @@ def outside_text(curve: SpeedCurve, question: Question) -> str:
     said = []
     if curve.break_even_bytes is None and any(point.whole_layers is not None for point in curve.points):
         said.append(translate("Curve", "No pool of this range is predicted to be faster than whole layers."))
-    if curve.cycle_bytes > question.most_bytes:
+    if curve.axis == MEMORY_TIER:
+        if curve.break_even_bytes is None:
+            said.append(translate("Curve", "The disk is not predicted to be what slows it, whatever the memory."))
+    elif curve.cycle_bytes > question.most_bytes:
         words = translate("Curve", "One token's experts are {size}, more than there is room for: a pool helps little.")
         said.append(words.format(size=in_bytes(curve.cycle_bytes)))
     if question.card_bytes > question.most_bytes:

@@ -1,34 +1,41 @@
-"""The page "Curve": predicted tokens a second against the pool's size, what was measured, and a hand on the pool."""
+"""The page "Curve": predicted tokens a second against the pool's size or main memory, measurements, and a hand."""
 
 from PySide6.QtCore import Qt, QTimer
-from PySide6.QtWidgets import QComboBox, QHBoxLayout, QLabel, QScrollArea, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QScrollArea, QVBoxLayout, QWidget
 
-from app.engine.protocol import Finished
 from app.library.speed_evidence import NOT_MEASURED
 from app.placement.speed.curve import SpeedCurve
-from app.placement.speed.learning import Observation, observation
+from app.placement.speed.learning import Observation
 from app.ui.controller import Controller
 from app.ui.lanes.notice import Notice
+from app.ui.name_combo import NameCombo
 from app.ui.number_boxes import WheelGuard
 from app.ui.orders import Orders, Refusal
 from app.ui.refusals import Scene
 from app.ui.theme import GRID, Theme, set_role
 from app.ui.tuning.absent_card import SIZES_GIB, AbsentCard
 from app.ui.tuning.curve_data import (
-    MOST_ANSWERS,
+    GPU_TIER,
+    MEMORY_TIER,
     Measured,
     Question,
-    card_bytes,
     essence,
     measured_sizes,
     point_at,
-    pooled_bytes,
 )
 from app.ui.tuning.curve_legend import CurveLegend
 from app.ui.tuning.curve_maker import CurveMaker
 from app.ui.tuning.curve_marks import marks, outside_text
 from app.ui.tuning.curve_plot import CurvePlot, Picture
-from app.ui.tuning.curve_words import hit_basis_text, measured_text, point_text, rates_basis_text
+from app.ui.tuning.curve_tiers import TierSwitch, most_of, names, order, question, size_of, why_none
+from app.ui.tuning.curve_words import (
+    hit_basis_text,
+    measured_text,
+    memory_basis_text,
+    point_text,
+    rates_basis_text,
+    unplaced_text,
+)
 from app.ui.tuning.evidence import TuningEvidence
 from app.ui.tuning.size_box import SizeBox
 
@@ -59,13 +66,13 @@ class CurvePage(QWidget):
         self._active = False
         self._wanted: int | None = None  # chosen and not sent yet
         self._sending = False
-        self._session: list[Observation] = []
         self._sizes: tuple[Measured, ...] = ()
         self._maker = CurveMaker(controller.background, self)
         self.plot = CurvePlot(theme, self)
         self.legend = CurveLegend(theme, self)
         self.box = SizeBox(self.tr("Pool"), self)
-        self.card = QComboBox(self)
+        self.tiers = TierSwitch(self)
+        self.card = NameCombo(self, least_characters=24)
         WheelGuard(self).guard(self.card)
         self.notice = Notice(self)
         self._why, self._busy, self._now, self._measured, self._outside, self._basis = (
@@ -81,7 +88,8 @@ class CurvePage(QWidget):
             chooser.choosing.connect(self._choosing)
             chooser.chosen.connect(self._chosen)
         self.plot.dropped.connect(self._drop)
-        self.card.currentIndexChanged.connect(self._card_chosen)
+        self.card.currentIndexChanged.connect(self._other_subject)
+        self.tiers.chosen.connect(self._other_subject)
         self._maker.made.connect(self._show_all)
         self._maker.failed.connect(self._refresh)
         orders.refused.connect(self._refused)
@@ -95,8 +103,7 @@ class CurvePage(QWidget):
         ):
             changed.connect(self._refresh)
         controller.cache.changed.connect(self._show_busy)
-        controller.finished.connect(self._answered)
-        controller.loaded.connect(lambda _report: self._session.clear())  # perhaps of another model
+        controller.answers.answered.connect(self._show_all)  # at once; the record of it is read some seconds later
 
     @property
     def text(self) -> str:
@@ -137,13 +144,6 @@ class CurvePage(QWidget):
 
     def _name(self) -> None:
         self.setAccessibleName(self.tr("Curve"))
-        self.plot.setAccessibleName(self.tr("Predicted tokens per second by the pool's size"))
-        self.plot.setToolTip(
-            self.tr(
-                "Drag the handle to give the pool another size, or use the arrow keys, Page Up and Page Down; it takes "
-                "effect when you let go, without a reload."
-            )
-        )
         self.card.setAccessibleName(self.tr("What a graphics card would give"))
         self.card.addItem(self.tr("Predict for a card that is not here…"), 0)
         for gib in SIZES_GIB:
@@ -159,6 +159,7 @@ class CurvePage(QWidget):
         column = QVBoxLayout(page)
         column.setContentsMargins(GRID, GRID, GRID, GRID)
         column.setSpacing(GRID)
+        column.addWidget(self.tiers)
         column.addWidget(self._why)
         column.addWidget(self.card, 0, Qt.AlignmentFlag.AlignLeft)
         column.addLayout(top)
@@ -188,19 +189,21 @@ class CurvePage(QWidget):
             return self.tr("Choose a model: the curve shows what a pool of GPU memory would do for it.")
         if not scene.facts.moe_layers:
             return self.tr("This model has no experts, so there is nothing that a pool could hold.")
-        return scene.room.why_not
+        return why_none(self.tiers.tier, scene)
 
     def _refresh(self, *_changed: object) -> None:
         """Something that the curve rests on may have changed: compute it anew if it has."""
         if not self._active:
             return
         scene = self._orders.scene()
-        why = self._why_none(scene)
-        self.card.setVisible(scene is not None and _may_ask_for_a_card(scene))
+        self.tiers.suggest(scene)
+        self.tiers.setVisible(scene is not None and bool(scene.facts.moe_layers))
+        tier, why = self.tiers.tier, self._why_none(scene)
+        self.card.setVisible(scene is not None and tier == GPU_TIER and _may_ask_for_a_card(scene))
         if why or scene is None:
-            self._maker.ask(self._absent_card(scene))
+            self._maker.ask(self._absent_card(scene) if tier == GPU_TIER else None)
         else:
-            self._maker.ask(_question(scene, self._evidence))
+            self._maker.ask(question(tier, scene, self._evidence))
         _say(self._why, " ".join(said for said in (why, self._maker.problem) if said))
         self._show_all()
 
@@ -210,13 +213,16 @@ class CurvePage(QWidget):
             return None
         return AbsentCard(scene.facts, scene.machine, essence(scene.plan), self._evidence.evidence, gib)
 
-    def _card_chosen(self) -> None:
+    def _other_subject(self) -> None:
+        """Another card, or the other kind of memory: what was being chosen is for the one before."""
+        self._still.stop()
         self._wanted = None
+        self.notice.clear()
         self._refresh()
 
     # ---- what is shown --------------------------------------------------------------------------
 
-    def _show_all(self) -> None:
+    def _show_all(self, *_: object) -> None:
         if not self._active:
             return
         scene, question, curve = self._orders.scene(), self._maker.question, self._maker.curve
@@ -228,12 +234,14 @@ class CurvePage(QWidget):
             self.plot.show_picture(None)
             _say(self._outside, "")
             return
-        free = scene.room.most_bytes if self._here else question.most_bytes
-        limit = max(free, scene.plan.pool_bytes)
+        tier = self.tiers.tier
+        free = most_of(tier, scene) if self._here else question.most_bytes
+        limit = max(free, size_of(tier, scene))
         one_each = max(question.all_bytes // max(question.facts.expert_count, 1), 1)
         step = one_each * max(limit // (_STEPS * one_each), 1)
         self.box.set_room(limit, step)
-        self._sizes = measured_sizes(self._observations(), scene.plan) if self._here else ()
+        self._call(tier)
+        self._sizes = measured_sizes(self._observations(), scene.plan, tier) if self._here else ()
         drawn = marks(curve, question, free) if curve else ()
         self.plot.show_picture(Picture(curve, drawn, limit, step) if curve else None)
         self.plot.show_measured(self._sizes)
@@ -244,25 +252,35 @@ class CurvePage(QWidget):
         self._basis.setText(self._basis_words(question))
         self._show_size()
 
+    def _call(self, tier: str) -> None:
+        its = names(tier)
+        self.box.set_names(its.box, its.box_spoken, its.none)
+        self.plot.setAccessibleName(its.plot)
+        self.plot.setToolTip(its.tip)
+
     def _show_size(self) -> None:
         """The size that is chosen now, and what is predicted for it."""
         scene, question, curve = self._orders.scene(), self._maker.question, self._maker.curve
         if scene is None or question is None:
             return
-        there = scene.plan.pool_bytes if self._here else question.most_bytes
+        there = size_of(self.tiers.tier, scene) if self._here else question.most_bytes
         size = there if self._wanted is None else self._wanted
         self.box.show_size(size)
         if not self.plot.dragging:
             self.plot.show_size(size)
-        words = point_text(point_at(curve, size)) if curve else self.tr("Computing the curve…")
+        words = point_text(point_at(curve, size), self.tiers.tier) if curve else self.tr("Computing the curve…")
         self._now.setText(words)
         self.plot.setAccessibleDescription("\n".join(said for said in (words, self._measured.text()) if said))
 
     def _measured_words(self) -> str:
         if not self._here:
             return self.tr("All of this is predicted for a card that is not here; nothing of it was measured.")
+        last = self._controller.answers.last if self._orders.live else None
+        apart = unplaced_text(last) if last is not None else ""
         if self._sizes:
-            return measured_text(self._sizes[0])
+            return " ".join(words for words in (measured_text(self._sizes[0], self.tiers.tier), apart) if words)
+        if apart:
+            return apart
         if self._observations():
             return self.tr("Answers were measured with other plans of this model, none yet with this one.")
         return self.tr("Nothing is measured yet: ask something, and the answer's speed appears in the picture.")
@@ -275,23 +293,17 @@ class CurvePage(QWidget):
         notes = (note for note in evidence.notes if note != NOT_MEASURED)  # which the basis of the rates says
         scene = self._orders.scene()
         rates = rates_basis_text(scene.plan, evidence) if scene is not None else ""
-        return " ".join(words for words in (self._evidence.hit_basis, rates, *notes) if words)
+        hits = self._evidence.hit_basis
+        if self.tiers.tier == MEMORY_TIER:
+            hits = memory_basis_text(question.facts, question.plan, evidence.recorded)
+        return " ".join(words for words in (hits, rates, *notes) if words)
 
     def _show_busy(self) -> None:
-        resizing = self._controller.cache.resizing
-        self._busy.setText(self.tr("The engine changes the pool's size…") if resizing else "")
+        cache = self._controller.cache
+        pool, memory = self.tr("The engine changes the pool's size…"), self.tr("The engine changes the budget…")
+        self._busy.setText(pool if cache.resizing else memory if cache.budgeting else "")
 
     # ---- answers --------------------------------------------------------------------------------
-
-    def _answered(self, finished: Finished) -> None:
-        """Show an answer at once; the record of it is read some seconds later."""
-        plan, report = self._controller.loaded_plan, self._controller.loaded_report
-        if plan is None or report is None or report.differences:
-            return
-        seen = observation(plan, finished, 0)
-        if seen is not None and seen.decode_tokens_per_second:
-            self._session = [*self._session[-MOST_ANSWERS:], seen]
-            self._show_all()
 
     def _observations(self) -> tuple[Observation, ...]:
         """Measured answers of the model, also those that were not read from the record yet; oldest first."""
@@ -301,7 +313,7 @@ class CurvePage(QWidget):
         known = {(seen.decode_tokens_per_second, seen.prompt_tokens_per_second) for seen in kept}
         new = (
             seen
-            for seen in self._session
+            for seen in self._controller.answers.observations
             if (seen.decode_tokens_per_second, seen.prompt_tokens_per_second) not in known
         )
         return (*kept, *new)
@@ -336,10 +348,10 @@ class CurvePage(QWidget):
         if wanted is None or scene is None:
             return
         self.notice.clear()
-        if abs(wanted - scene.plan.pool_bytes) >= MIB:  # a box of whole MiB has no finer sizes
+        if abs(wanted - size_of(self.tiers.tier, scene)) >= MIB:  # a box of whole MiB has no finer sizes
             self._sending = True
             try:
-                self._orders.set_pool(wanted)
+                order(self.tiers.tier, self._orders, wanted)
             finally:
                 self._sending = False
         self._show_size()
@@ -348,22 +360,6 @@ class CurvePage(QWidget):
         """Say why, where it was this page's order."""
         if self._sending:
             self.notice.tell(refusal)
-
-
-def _question(scene: Scene, evidence: TuningEvidence) -> Question:
-    everything = pooled_bytes(scene.facts, scene.plan)
-    card = card_bytes(scene.facts, scene.machine, scene.plan, scene.room.device)
-    most = min(everything, max(card, scene.room.most_bytes))
-    return Question(
-        facts=scene.facts,
-        machine=scene.machine,
-        evidence=evidence.evidence,
-        plan=essence(scene.plan),
-        card=scene.room.device,
-        most_bytes=max(most, scene.plan.pool_bytes),
-        card_bytes=card,
-        all_bytes=everything,
-    )
 
 
 def _may_ask_for_a_card(scene: Scene) -> bool:

@@ -10,8 +10,9 @@ from PySide6.QtGui import QColor, QFocusEvent, QKeyEvent, QMouseEvent, QResizeEv
 from PySide6.QtWidgets import QGraphicsView, QWidget
 
 from app.placement.speed.curve import SpeedCurve
-from app.ui.theme import GRID, Theme, mix
-from app.ui.tuning.curve_data import Measured, point_at
+from app.ui.theme import GRID, Theme, mix, text_points
+from app.ui.tuning.curve_axis import NumberAxis, fit_words
+from app.ui.tuning.curve_data import MEMORY_TIER, Measured, point_at
 from app.ui.tuning.curve_legend import BAND_ALPHA, MEASURED, PREDICTED, WHOLE
 from app.ui.tuning.curve_marks import Mark
 from app.ui.words import in_tokens_per_second
@@ -26,7 +27,8 @@ SMALLEST_HEIGHT = 200
 LARGE_STEPS = 10
 """Of Page Up and Down."""
 
-_MARK_STEP = 0.075
+_LEAST_OF_CURVE = 0.35
+"""Of the picture's height, that the words of marks leave."""
 _SIDE_ROOM = 0.015
 """Of the picture's width, at either side: points at the ends are seen whole."""
 
@@ -62,7 +64,8 @@ class CurvePlot(pg.PlotWidget):
     dropped = Signal()
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+        axes = {side: NumberAxis(side) for side in ("left", "bottom")}
+        super().__init__(parent, enableMenu=False, axisItems=axes)
         self._theme = theme
         self._picture: Picture | None = None
         self._measured: tuple[Measured, ...] = ()
@@ -133,9 +136,8 @@ class CurvePlot(pg.PlotWidget):
 
     def _prepare(self) -> None:
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-        self.setMinimumHeight(SMALLEST_HEIGHT)
+        self.setMinimumHeight(round(text_points(SMALLEST_HEIGHT)))
         self.setFrameShape(QGraphicsView.Shape.NoFrame)
-        self.setMenuEnabled(False)
         self.setMouseEnabled(x=False, y=False)
         self.hideButtons()
         self.setLabel("left", self.tr("tokens/s"))
@@ -170,7 +172,8 @@ class CurvePlot(pg.PlotWidget):
         points = picture.curve.points
         self._unit = GIB if points[-1].pool_bytes >= 2 * GIB else MIB
         unit = "GiB" if self._unit == GIB else "MiB"
-        self.setLabel("bottom", self.tr("GPU memory of the pool ({unit})").format(unit=unit))
+        of_pool, of_memory = self.tr("pool on the GPU ({unit})"), self.tr("experts in memory ({unit})")
+        self.setLabel("bottom", (of_memory if picture.curve.axis == MEMORY_TIER else of_pool).format(unit=unit))
         sizes = [point.pool_bytes / self._unit for point in points]
         self._low.setData(sizes, [point.decode.low for point in points])
         self._high.setData(sizes, [point.decode.high for point in points])
@@ -222,12 +225,13 @@ class CurvePlot(pg.PlotWidget):
         rates = [point.decode.high for point in points]
         rates += [point.whole_layers for point in points if point.whole_layers is not None]
         rates += [measured.most for measured in self._measured]
-        top = max(*rates, 1e-6) / (1 - _MARK_STEP * len(self._marks) - HEADROOM)
+        step = fit_words(self.getViewBox(), [(mark.words, text) for mark, _line, text in self._marks])
+        top = max(*rates, 1e-6) / max(1 - step * len(self._marks) - HEADROOM, _LEAST_OF_CURVE)
         self.setYRange(0, top, padding=0)
         for place, (mark, _line, text) in enumerate(self._marks):
             x = mark.pool_bytes / self._unit
             text.setAnchor((self._anchor(x, text.boundingRect().width()), 0))
-            text.setPos(x, top * (1 - _MARK_STEP * place))
+            text.setPos(x, top * (1 - step * place))
 
     def _anchor(self, x: float, width: float) -> float:
         """Where words of so many pixels are held by their place on the axis, so that they are seen whole.

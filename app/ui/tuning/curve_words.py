@@ -7,22 +7,29 @@ from app.placement.cache.recorded_hits import RecordedHits, layers_off_gpus
 from app.placement.evidence import Evidence
 from app.placement.plan import Plan
 from app.placement.speed.curve import SpeedPoint
-from app.ui.tuning.curve_data import Measured
+from app.placement.speed.learning import LEAST_DECODED
+from app.ui.measured_answers import CHANGED, DIFFERENT, SHORT, UNCOUNTED, Answered
+from app.ui.tuning.curve_data import GPU_TIER, MEMORY_TIER, Measured
 from app.ui.words import in_bytes, in_percent, in_tokens, in_tokens_per_second, number
 
 translate = QCoreApplication.translate
 
 
-def point_text(point: SpeedPoint) -> str:
+def point_text(point: SpeedPoint, tier: str = GPU_TIER) -> str:
     """What is predicted for one size: "Pool of 2.0 GiB: 18–22 tokens/s predicted, likeliest 20.1 tokens/s…"."""
     size = in_bytes(point.pool_bytes) if point.pool_bytes else ""
     pool = translate("Curve", "Pool of {size}").format(size=size) if size else translate("Curve", "No pool")
+    if tier == MEMORY_TIER:
+        pool = translate("Curve", "{size} of memory").format(size=size or translate("Curve", "Next to none"))
     words = translate("Curve", "{pool}: {rates} predicted (likeliest {likely})").format(
         pool=pool,
         rates=range_text(point.decode.low, point.decode.high),
         likely=in_tokens_per_second(point.decode.likely),
     )
-    if point.pool_bytes:
+    if tier == MEMORY_TIER:
+        share = in_percent(point.hit_rate)
+        words += translate("Curve", "; {share} of the routed experts need no disk").format(share=share)
+    elif point.pool_bytes:
         share = in_percent(point.hit_rate)
         words += translate("Curve", "; {share} of the routed experts' bytes on the GPU").format(share=share)
     if point.whole_layers is not None and point.pool_bytes:
@@ -40,11 +47,13 @@ def range_text(low: float, high: float) -> str:
     return last if first == last else f"{first.removesuffix(unit).strip()}–{last}"
 
 
-def measured_text(measured: Measured) -> str:
+def measured_text(measured: Measured, tier: str = GPU_TIER) -> str:
     """What answers really reached with a pool: "Measured with a pool of 2.0 GiB: 19.4 tokens/s (3 answers, …)"."""
     size = in_bytes(measured.pool_bytes)
     pool = translate("Curve", "with a pool of {size}").format(size=size)
-    if not measured.pool_bytes:
+    if tier == MEMORY_TIER:
+        pool = translate("Curve", "with {size} of memory for experts").format(size=size)
+    elif not measured.pool_bytes:
         pool = translate("Curve", "without a pool in use")
     rate = in_tokens_per_second(measured.median)
     if len(measured.rates) == 1:
@@ -52,6 +61,38 @@ def measured_text(measured: Measured) -> str:
     return translate("Curve", "Measured {pool}: {rate}, the median of {count} answers ({least}).").format(
         pool=pool, rate=rate, count=number(len(measured.rates)), least=range_text(measured.least, measured.most)
     )
+
+
+def memory_basis_text(facts: ModelFacts, plan: Plan, recorded: RecordedHits | None) -> str:
+    """What the share of experts that are in memory rests on: the same as a pool's hit rate, in other words."""
+    known = recorded is not None and recorded.enough and plan.experts_used in (None, facts.experts_used)
+    if known and recorded is not None and all(layer in recorded.layers for layer in layers_off_gpus(plan)):
+        words = translate(
+            "Curve", "What is in memory is what LRU keeps on {tokens} of this model, recorded from answers."
+        )
+        return words.format(tokens=in_tokens(recorded.tokens))
+    return translate(
+        "Curve",
+        "What is in memory of the experts that are needed is assumed from published figures of other models: too "
+        "little of this one was recorded here.",
+    )
+
+
+def unplaced_text(answered: Answered) -> str:
+    """What an answer reached that is no point of the picture, and why it is none; empty where it is one."""
+    rate = answered.finished.tokens_per_second
+    if not answered.why_not or not rate:
+        return ""
+    why = {
+        CHANGED: translate("Curve", "pool, policy or pins were changed while it came."),
+        DIFFERENT: translate("Curve", "the engine loaded the model otherwise than planned."),
+        SHORT: translate("Curve", "an answer shorter than {least} says little of a plan.").format(
+            least=in_tokens(LEAST_DECODED)
+        ),
+        UNCOUNTED: translate("Curve", "the engine did not count what the pool missed."),
+    }[answered.why_not]
+    words = translate("Curve", "The last answer reached {rate}, measured; it is not in the picture: {why}")
+    return words.format(rate=in_tokens_per_second(rate), why=why)
 
 
 def hit_basis_text(facts: ModelFacts, plan: Plan, recorded: RecordedHits | None) -> str:

@@ -108,7 +108,8 @@ class TuningEvidence(QObject):
         self._stale, self._reading = False, True
         self._rest.start()
         job = self._controller.background.run(lambda: _read(facts, machine))
-        job.success(lambda known: self._read_done(_subject(facts, machine), known)).failure(self._failed)
+        job.always(self._reading_ended).success(lambda known: self._read_done(_subject(facts, machine), known))
+        job.failure(self._failed)
 
     def _subject_changed(self, _new: object) -> None:
         facts, machine = self._controller.facts, self._controller.machine
@@ -121,8 +122,10 @@ class TuningEvidence(QObject):
         if not self._after_answers.isActive():
             self._after_answers.start(max(self._rest.remainingTime(), AFTER_ANSWER_MILLISECONDS))
 
-    def _read_done(self, subject: tuple[str, str], known: _Known) -> None:
+    def _reading_ended(self, _error: Exception | None) -> None:
         self._reading = False
+
+    def _read_done(self, subject: tuple[str, str], known: _Known) -> None:
         facts, machine = self._controller.facts, self._controller.machine
         if facts is not None and machine is not None and subject == _subject(facts, machine):
             self._take(subject, known)
@@ -133,7 +136,6 @@ class TuningEvidence(QObject):
 
     def _failed(self, error: AppError) -> None:
         log.warning("what is known of the model was not read: %s", error.message)
-        self._reading = False
         if self._stale:
             self.reload()
 

@@ -68,7 +68,7 @@ class ExplainCard(Card):
             (self._bound, explanation.bound),
             (self._measured, " ".join(explanation.measured)),
             (self._verdict, self._heading(explanation)),
-            (self._doubts, " ".join(explanation.doubts)),
+            (self._doubts, " ".join((*explanation.beyond, *explanation.doubts))),
         ):
             widget.setText(words)
             widget.setVisible(bool(words))

@@ -108,7 +108,7 @@ class Explainer(QObject):
         self._stale, self._working = False, True
         evidence, seen = self._evidence.evidence, self._seen(facts, plan)
         job = controller.background.run(lambda: _explained(facts, machine, plan, evidence, seen))
-        job.success(self._done).failure(self._failed)
+        job.always(self._ended).success(self._done).failure(self._failed)
 
     def _seen(self, facts: ModelFacts, plan: Plan) -> Seen | None:
         """What was measured of the plan; None where another one is loaded, or none."""
@@ -124,14 +124,17 @@ class Explainer(QObject):
             totals=cache.decode if cache and cache.decode.tokens else None,
         )
 
-    def _done(self, explained: Explained) -> None:
+    def _ended(self, error: Exception | None) -> None:
         self._working = False
+        if error is not None and not isinstance(error, AppError):
+            self._take(None, str(error))
+
+    def _done(self, explained: Explained) -> None:
         self._take(explained, "")
         if self._stale and self._active:
             self._wait.start()
 
     def _failed(self, error: AppError) -> None:
-        self._working = False
         log.info("the plan is not explained: %s", error.message)
         self._take(None, error.message)
 

@@ -5,14 +5,14 @@ from typing import NamedTuple
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
-from app.errors import AppError
+from app.errors import AppError, ErrorCode
 from app.hardware.facts import Machine
 from app.model.facts import ModelFacts
 from app.placement.evidence import Evidence
 from app.placement.plan import Plan
 from app.ui.background import Background
 from app.ui.tuning.consequences import Consequences, consequences
-from app.ui.tuning.knob_values import Situation, Value, automatic, automatic_gpu, differing, value_of
+from app.ui.tuning.knob_values import Situation, Value, automatic, automatic_gpu, differing, followed, value_of
 
 STILL_MILLISECONDS = 120
 """A plan that is changed again at once is not predicted."""
@@ -69,10 +69,10 @@ class Forecast(QObject):
         """What it is compared with: "loaded", "planner", or empty for nothing."""
         if self._found is None or self._found[1] is None:
             return ""
-        return "loaded" if self._found[0].at_load is not None else "planner"
+        return "loaded" if self._found[0].running is not None else "planner"
 
     def ask(self, situation: Situation) -> None:
-        """Predict for this situation, compared with the plan as it was loaded, or with the planner's."""
+        """Predict for this situation, compared with what runs now, or with the planner's plan."""
         if situation == self._asked:
             return
         self._problem = None
@@ -91,7 +91,9 @@ class Forecast(QObject):
         """Whether a prediction that is under way is about this knob."""
         asked = self._asked
         before = self._before()
-        return asked is not None and before is not None and key in differing(asked.plan, before, asked.facts)
+        if asked is None or before is None:
+            return False
+        return key in differing(asked.plan, before, asked.facts) or key in followed(asked)
 
     def automatic(self, key: str, situation: Situation) -> Choice:
         """The planner's choice for a knob."""
@@ -105,8 +107,8 @@ class Forecast(QObject):
     def _before(self) -> Plan | None:
         """What the plan being edited is compared with, as far as it is known."""
         asked = self._asked
-        if asked is None or asked.at_load is not None:
-            return asked.at_load if asked is not None else None
+        if asked is None or asked.running is not None:
+            return asked.running if asked is not None else None
         known = self._chosen is not None and self._chosen[0] == _planning(asked)
         return self._chosen[1].plan if known and self._chosen is not None and self._chosen[1] is not None else None
 
@@ -128,19 +130,22 @@ class Forecast(QObject):
     def _run(self, asked: Situation, function: Callable[[], object], then: Callable[[object], None]) -> None:
         self._working = True
 
-        def done(result: object) -> None:
+        def ended(error: Exception | None) -> None:
             self._working = False
+            if error is not None and not isinstance(error, AppError):
+                failed(AppError(ErrorCode.BAD_USAGE, f"an error that nobody expected: {error}"))
+
+        def done(result: object) -> None:
             then(result)
             self._work()
 
         def failed(error: AppError) -> None:
-            self._working = False
             self._problem = (asked, error.message)
             self.changed.emit()
             if asked is not self._asked:
                 self._work()
 
-        self._background.run(function).success(done).failure(failed)
+        self._background.run(function).always(ended).success(done).failure(failed)
 
     def _take_chosen(self, planning: object, chosen: object) -> None:
         self._chosen = (planning, chosen if isinstance(chosen, _Chosen) else None)

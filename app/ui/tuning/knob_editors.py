@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 
 from PySide6.QtCore import QObject, Signal
-from PySide6.QtWidgets import QAbstractSpinBox, QComboBox, QDoubleSpinBox, QSpinBox, QWidget
+from PySide6.QtWidgets import QAbstractSpinBox, QDoubleSpinBox, QSpinBox, QWidget
 
+from app.ui.name_combo import NameCombo
 from app.ui.number_boxes import TokenSpin, WheelGuard
 from app.ui.tuning.knob_values import Value
 
@@ -107,12 +108,9 @@ class ChoiceEditor(Editor):
     """One of a few words."""
 
     def __init__(self, parent: QWidget) -> None:
-        box = QComboBox(parent)
+        box = NameCombo(parent)
         super().__init__(box)
         self._box = box
-        # A long name of a GPU must not make the page wider than its dock.
-        box.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
-        box.setMinimumContentsLength(6)
         box.currentIndexChanged.connect(self.changed)
 
     @property

@@ -8,6 +8,8 @@ from app.ui.theme import GRID, set_kind
 from app.ui.tuning.knob_editors import ChoiceEditor, DecimalEditor, NumberEditor, editor_for
 from app.ui.tuning.knob_values import Situation, Turned, Value, bounds, choices, follows, value_of, why_not
 from app.ui.tuning.knob_words import choice_word, does, knob_name, value_word, when_text, why_not_text
+from app.ui.tuning.memory_editor import MemoryEditor
+from app.ui.widgets import FoldingRow
 from app.ui.wizard.widgets import label
 
 
@@ -29,7 +31,11 @@ class KnobRow(QWidget):
         self.key = key
         self._nearest: Value = None
         self._blocked = ""
-        self.editor = editor_for(key, self.tr("none"), self.tr("at once"), self)
+        self.editor = (
+            MemoryEditor(self)
+            if key == "resident_bytes"
+            else editor_for(key, self.tr("none"), self.tr("at once"), self)
+        )
         self._name = label(knob_name(key), "strong", parent=self)
         self._name.setBuddy(self.editor.widget)
         self._badge = label("", "warning", wraps=False, parent=self)
@@ -54,14 +60,12 @@ class KnobRow(QWidget):
         self.show_consequence("")
 
     def _lay_out(self) -> None:
-        title = QHBoxLayout()
-        title.setSpacing(GRID)
-        title.addWidget(self._name, 1)
-        title.addWidget(self._badge)
-        controls = QHBoxLayout()
-        controls.setSpacing(GRID // 2)
-        controls.addWidget(self.editor.widget, 1)
-        controls.addWidget(self.automatic_button)
+        title = FoldingRow(self, spacing=GRID)
+        title.add(self._name, 1)
+        title.add(self._badge)
+        controls = FoldingRow(self, spacing=GRID // 2)
+        controls.add(self.editor.widget, 1)
+        controls.add(self.automatic_button)
         back = QHBoxLayout()
         back.setSpacing(GRID // 2)
         back.addWidget(self._loaded, 1)
@@ -70,8 +74,8 @@ class KnobRow(QWidget):
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, GRID)
         column.setSpacing(GRID // 2)
-        column.addLayout(title)
-        column.addLayout(controls)
+        column.addWidget(title)
+        column.addWidget(controls)
         for words in (self._sentence, self._when, self._consequence, self._refusal):
             column.addWidget(words)
         column.addLayout(back)
@@ -97,9 +101,10 @@ class KnobRow(QWidget):
 
         Args:
             situation: Model, machine and the plan being edited.
-            loaded: Where the knob stood when the model was loaded.
+            loaded: Where the knob goes back to: where it stands in what runs now, or where it stood at the load if it
+                is `followed`.
             is_loaded: Whether the model is; else `loaded` says nothing.
-            followed: Whether the loaded model has left that value since, without a reload.
+            followed: Whether the loaded model has taken the knob's value since the load, without a reload.
             blocked: Why it cannot be turned, in words, where that does not follow from the situation.
         """
         value = value_of(situation.plan, self.key, situation.facts)
@@ -116,16 +121,16 @@ class KnobRow(QWidget):
         marked = self.tr("{name} (changed since the load)") if followed else self.tr("{name} (changed)")
         self._name.setText(marked.format(name=name) if changed else name)
         self._show_button(self.revert_button, changed)
-        was = self.tr("At the load: {value}") if followed else self.tr("Loaded: {value}")
+        was = self.tr("At the load: {value}") if followed else self.tr("Runs now with: {value}")
         self._loaded.setText(was.format(value=words) if changed else "")
         back = (
             self.tr("{name}: back to {value}, as it was loaded")
             if followed
-            else self.tr("{name}: back to {value}, as loaded")
+            else self.tr("{name}: back to {value}, as it runs now")
         )
         self.revert_button.setAccessibleName(back.format(name=name, value=words))
         self.revert_button.setToolTip(
-            self.tr("Back to what was loaded") if followed else self.tr("Back to what is loaded")
+            self.tr("Back to what was loaded") if followed else self.tr("Back to what runs now")
         )
         self._describe()
 
@@ -178,7 +183,9 @@ class KnobRow(QWidget):
             editor.show_choices(value, tuple(words))
             return
         least, most = bounds(self.key, situation)
-        if isinstance(editor, NumberEditor) and isinstance(value, int):
+        if isinstance(editor, MemoryEditor):
+            editor.show_budget(value if isinstance(value, int) else None, int(most))
+        elif isinstance(editor, NumberEditor) and isinstance(value, int):
             editor.show_number(value, int(least), int(most))
         elif isinstance(editor, DecimalEditor) and isinstance(value, int | float):
             editor.show_number(float(value), least, most)

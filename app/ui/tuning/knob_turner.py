@@ -6,6 +6,7 @@ from PySide6.QtCore import QObject, QTimer, Signal
 
 from app.errors import AppError
 from app.ui.controller import Controller
+from app.ui.lanes.memory_room import judge_memory
 from app.ui.orders import Orders
 from app.ui.refusals import judge_pool
 from app.ui.tuning.knob_values import POLICY, Situation, Turned, Value, changed, turned, value_of
@@ -77,17 +78,26 @@ class KnobTurner(QObject):
             self._done(key)
         elif key == "pool_bytes":
             self._set_pool(key, value)
+        elif key == "resident_bytes":
+            self._set_memory(key, value)
         elif key in POLICY:
             self._set_policy(situation, key, value)
         else:
             self._working = True
             job = self._controller.background.run(lambda: turned(situation, key, value))
+            job.always(lambda error: self._ended(key, value, error))
             job.success(lambda result: self._take(situation, key, value, result)).failure(
                 lambda error: self._take(situation, key, value, Turned(refusal=error.message))
             )
 
-    def _take(self, situation: Situation, key: str, value: Value, result: Turned) -> None:
+    def _ended(self, key: str, value: Value, error: Exception | None) -> None:
+        """Whatever came of it, the next one may be turned; what nobody expected is told like a refusal."""
         self._working = False
+        if error is not None and not isinstance(error, AppError):
+            words = self.tr("this could not be worked out: the app met an error of its own, which its log tells.")
+            self._refuse(key, value, Turned(refusal=words))
+
+    def _take(self, situation: Situation, key: str, value: Value, result: Turned) -> None:
         now = self._situation()
         if now is None or now.facts is not situation.facts:
             self._wanted.clear()  # another model meanwhile
@@ -122,6 +132,16 @@ class KnobTurner(QObject):
             self._refuse(key, value, Turned(refusal=why, nearest=size or None))
             return
         self._orders.set_pool(value)
+        self._done(key)
+
+    def _set_memory(self, key: str, value: Value) -> None:
+        scene = self._orders.scene()
+        assert value is None or isinstance(value, int)
+        size, why = judge_memory(scene.memory_room, value or 0) if scene is not None else (0, "")
+        if why:
+            self._refuse(key, value, Turned(refusal=why, nearest=size or None))
+            return
+        self._orders.set_memory(value)
         self._done(key)
 
     def _done(self, key: str) -> None:

@@ -19,11 +19,11 @@ from app.placement.memory import copies_weights, expert_bytes, fits, needed_byte
 from app.placement.placing import STEP_MAPPED, with_lanes
 from app.placement.plan import CPU_LANE, DISK_LANE, POLICIES, RESIDENCIES, STREAMS, Plan
 from app.placement.wishes import Wishes, longest_context
-from app.ui.live_plan import with_pool_bytes
+from app.ui.live_plan import MemoryBudget, with_memory_budget, with_pool_bytes
 
 SECTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("conversation", ("n_ctx", "kv_type")),
-    ("processor", ("threads", "threads_batch", "residency")),
+    ("processor", ("threads", "threads_batch", "residency", "resident_bytes")),
     ("prompts", ("n_ubatch", "n_batch")),
     ("gpu", ("gpu", "pool_bytes", "lock_bytes")),
     ("filling", ("kind", "window", "decay", "insert_cap", "threshold", "stream")),
@@ -32,7 +32,7 @@ SECTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
 """The knobs in the order they stand, by subject."""
 
 POLICY = frozenset({"kind", "window", "decay", "insert_cap", "threshold", "stream", "lock_bytes"})
-LIVE = POLICY | {"pool_bytes"}
+LIVE = POLICY | {"pool_bytes", "resident_bytes"}
 """Knobs that a loaded model follows without a reload."""
 NUMBERS = frozenset(
     {"n_ctx", "threads", "threads_batch", "n_ubatch", "n_batch", "pool_bytes", "lock_bytes", "window", "insert_cap"}
@@ -55,6 +55,7 @@ class Situation:
         plan: The plan being edited.
         evidence: What was measured of both.
         at_load: The plan as it was loaded; None while the model is not.
+        running: What the engine runs now: the same with what it followed since; None while the model is not loaded.
     """
 
     facts: ModelFacts
@@ -62,6 +63,7 @@ class Situation:
     plan: Plan
     evidence: Evidence
     at_load: Plan | None = None
+    running: Plan | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,6 +122,7 @@ def bounds(key: str, situation: Situation) -> tuple[float, float]:
         "n_ubatch": (1, plan.n_ctx),
         "n_batch": (1, plan.n_ctx),
         "pool_bytes": (0, held),
+        "resident_bytes": (0, max(expert_bytes(facts, on_cpu), plan.resident_bytes or 0)),
         "lock_bytes": (0, max(expert_bytes(facts, on_cpu), plan.policy.lock_bytes)),
         "window": (0, _MOST_WINDOW),
         "insert_cap": (1, max(facts.expert_count, 1)),
@@ -178,6 +181,9 @@ def changed(situation: Situation, key: str, value: Value) -> Plan:
     if key == "pool_bytes":
         assert isinstance(value, int)
         return with_pool_bytes(plan, value, facts, machine)
+    if key == "resident_bytes":
+        assert value is None or isinstance(value, int)
+        return with_memory_budget(plan, MemoryBudget(value), facts, machine)
     fields: dict[str, object] = {key: value}
     if key == "experts_used":
         assert isinstance(value, int)
@@ -195,6 +201,8 @@ def changed(situation: Situation, key: str, value: Value) -> Plan:
         fields["n_ubatch"] = min(plan.n_ubatch, value)
     elif key == "residency":
         fields["steps"] = tuple(step for step in plan.steps if step.name != STEP_MAPPED)
+        if value != "mapped":
+            fields["resident_bytes"] = None  # copies are in memory, all of them
     after = msgspec.structs.replace(plan, **fields, speed=None, tuned="")
     if key in ("threads", "threads_batch"):
         return after  # takes no memory
@@ -207,25 +215,31 @@ def why_not(key: str, situation: Situation) -> str:
     The names are the keys of `knob_words.why_not_text`.
     """
     facts, plan = situation.facts, situation.plan
-    of_single_experts = key in LIVE
+    of_single_experts, of_pool = key in LIVE, key in LIVE - {"resident_bytes"}
     whole = all(lane not in (CPU_LANE, DISK_LANE) for lane in plan.expert_lanes.values())
     unused = {"window": "lru", "decay": "decay"}
     reasons = (
         ("no experts", not facts.moe_layers and key in LIVE | {"residency", "experts_used"}),
         ("one number", key == "experts_used" and not may_change(facts)),
         ("one cache type", key == "kv_type" and len(usable_kv_types(facts)) == 1),
-        ("no gpu", of_single_experts and plan.gpu is None and plan.pool_device is None),
+        ("no gpu", of_pool and plan.gpu is None and plan.pool_device is None),
         ("nothing off the gpu", whole and key in LIVE | {"residency"}),
         ("no device", of_single_experts and copies_weights(situation.machine)),
         ("not this policy", key in unused and plan.policy.kind != unused[key]),
+        ("not mapped", key == "resident_bytes" and plan.residency != "mapped"),
         ("no staging", key == "stream" and not plan.staging_bytes),
     )
     return next((reason for reason, holds in reasons if holds), "")
 
 
 def follows(key: str, situation: Situation) -> bool:
-    """Whether the loaded model follows the knob without a reload: a pool stays on the device of the load."""
+    """Whether the loaded model follows the knob without a reload: a pool stays on the device of the load.
+
+    Main memory has a budget only where the load left the experts in the file.
+    """
     plan, loaded = situation.plan, situation.at_load
+    if key == "resident_bytes" and loaded is not None and loaded.residency != "mapped":
+        return False
     moved = loaded is not None and (plan.pool_device or plan.gpu) != (loaded.pool_device or loaded.gpu)
     return key in LIVE and not (key == "pool_bytes" and moved)
 
@@ -233,6 +247,23 @@ def follows(key: str, situation: Situation) -> bool:
 def differing(plan: Plan, before: Plan, facts: ModelFacts) -> tuple[str, ...]:
     """The knobs that stand elsewhere in `plan` than in `before`."""
     return tuple(key for key in all_keys() if value_of(plan, key, facts) != value_of(before, key, facts))
+
+
+def followed(situation: Situation) -> tuple[str, ...]:
+    """The knobs that the engine follows already: where they are wanted, and not where they were at the load."""
+    running, at_load = situation.running, situation.at_load
+    if running is None or at_load is None:
+        return ()
+    since = differing(running, at_load, situation.facts)
+    waiting = differing(situation.plan, running, situation.facts)
+    return tuple(key for key in since if key not in waiting)
+
+
+def back_value(situation: Situation, key: str) -> Value:
+    """Where a knob goes back to: what runs now where it waits for a reload, else what was loaded."""
+    plan = situation.at_load if key in followed(situation) else situation.running or situation.at_load
+    assert plan is not None, "nothing is loaded to go back to"
+    return value_of(plan, key, situation.facts)
 
 
 def all_keys() -> Iterator[str]:
@@ -244,9 +275,10 @@ def all_keys() -> Iterator[str]:
 def _on_other_gpu(situation: Situation, value: Value) -> Plan:
     """The plan with attention on that device and the other knobs where they stand.
 
-    Experts are where the planner has them then; back on the device of the load they are where they were loaded.
+    Experts are where the planner has them then; back on the device of the load they are where they are now.
     """
-    facts, machine, plan, before = situation.facts, situation.machine, situation.plan, situation.at_load
+    facts, machine, plan = situation.facts, situation.machine, situation.plan
+    before = situation.running or situation.at_load
     if before is not None and value == before.gpu:
         again = msgspec.structs.replace(
             plan,
@@ -284,6 +316,7 @@ def _on_other_gpu(situation: Situation, value: Value) -> Plan:
         n_batch=n_batch,
         n_ubatch=min(plan.n_ubatch, n_batch),
         pins=plan.pins,
+        resident_bytes=plan.resident_bytes if made.residency == "mapped" else None,
     )
     return with_lanes(made, facts, machine, (), CPU_LANE)
 

@@ -8,10 +8,10 @@ from app.hardware.facts import GpuKind, Machine
 from app.placement.active_experts import facts_with
 from app.placement.cache.recorded_hits import layers_off_gpus
 from app.placement.kv_cache import kv_bytes
-from app.placement.memory import expert_bytes
+from app.placement.memory import bytes_off_gpus, expert_bytes
 from app.placement.plan import CPU_LANE
 from app.placement.speed.types import Range
-from app.ui.lanes.words import residency_word
+from app.ui.lanes.words import budget_text, residency_word
 from app.ui.tuning.consequences import Outlook, compared_speeds
 from app.ui.tuning.knob_values import POLICY, Situation, Value
 from app.ui.words import in_bytes, in_percent, in_tokens, number
@@ -41,6 +41,7 @@ def knob_name(key: str) -> str:
         "threads": translate("Knobs", "Threads for answers"),
         "threads_batch": translate("Knobs", "Threads for prompts"),
         "residency": translate("Knobs", "Experts on the processor"),
+        "resident_bytes": translate("Knobs", "Memory for experts"),
         "n_ubatch": translate("Knobs", "Micro-batch"),
         "n_batch": translate("Knobs", "Batch"),
         "gpu": translate("Knobs", "Attention computes on"),
@@ -85,6 +86,8 @@ def value_word(key: str, value: Value, machine: Machine) -> str:
     """A value inside a sentence: "4,096", "64.0 MiB", "none"."""
     if key in ("pool_bytes", "lock_bytes"):
         return in_bytes(int(value)) if isinstance(value, int) and value else translate("Knobs", "none")
+    if key == "resident_bytes":
+        return budget_text(value if isinstance(value, int) else None)
     if key in ("decay", "threshold") and isinstance(value, float):
         return number(value, 3)
     if key == "gpu":
@@ -102,6 +105,7 @@ def does(key: str, value: Value, situation: Situation) -> str:
         "threads_batch": _prompt_threads_text,
         "gpu": _gpu_text,
         "pool_bytes": _pool_text,
+        "resident_bytes": _memory_text,
         "lock_bytes": _lock_text,
         "experts_used": _active_text,
     }
@@ -135,6 +139,25 @@ def _gpu_text(value: Value, _situation: Situation) -> str:
     return translate(
         "Knobs", "{device} holds attention, KV cache and output; experts are placed anew around them."
     ).format(device=value)
+
+
+def _memory_text(value: Value, situation: Situation) -> str:
+    if situation.plan.residency != "mapped":
+        return translate("Knobs", "The processor's experts are all in memory: they are copied into its faster layout.")
+    everything = bytes_off_gpus(situation.facts, situation.plan)
+    if value is None:
+        words = translate("Knobs", "As much of the {all} of experts as fits when the model is loaded stays in memory.")
+        return words.format(all=in_bytes(everything))
+    if not value:
+        return translate(
+            "Knobs", "The system decides which experts stay in memory, and reads missing ones page by page."
+        )
+    words = translate(
+        "Knobs",
+        "Up to {size} of the {all} of experts stay in memory, the most needed ones; the others are read from the disk "
+        "when a token needs them.",
+    )
+    return words.format(size=in_bytes(int(value)), all=in_bytes(everything))
 
 
 def _lock_text(value: Value, situation: Situation) -> str:
@@ -264,6 +287,7 @@ def why_not_text(reason: str) -> str:
         "no device": translate("Knobs", "The expert device is missing, so experts are not placed one by one."),
         "nothing off the gpu": translate("Knobs", "All experts are whole on a GPU."),
         "not this policy": translate("Knobs", "The chosen policy does not use it."),
+        "not mapped": translate("Knobs", "Only for experts as they lie in the file: see “Experts on the processor”."),
         "no staging": translate("Knobs", "The plan has no room on the GPU for experts that pass."),
     }[reason]
 
@@ -338,7 +362,9 @@ def _on(device: str, size: str) -> str:
 def basis_text(now: Outlook, hit_basis: str, compared: str) -> str:
     """What a plan's prediction rests on, and what its knobs are compared with (`Forecast.compared`)."""
     against = {
-        "loaded": translate("Knobs", "Changes are told against the plan at the load."),
+        "loaded": translate(
+            "Knobs", "Changes are told against what runs now; what took effect since the load, against the load."
+        ),
         "planner": translate("Knobs", "Changes are told against the planner's own choice."),
     }.get(compared, "")
     return " ".join(text for text in (now.speed.sentence, hit_basis, against) if text)

@@ -15,7 +15,7 @@ from app.ui.theme import GRID, Theme, set_role
 from app.ui.tuning.forecast import Forecast
 from app.ui.tuning.knob_row import KnobRow
 from app.ui.tuning.knob_turner import KnobTurner
-from app.ui.tuning.knob_values import SECTIONS, Situation, Turned, Value, value_of
+from app.ui.tuning.knob_values import SECTIONS, Situation, Turned, Value, back_value, followed
 from app.ui.tuning.knob_words import basis_text, change_text, outlook_text, section_title
 from app.ui.wizard.widgets import Card, label
 
@@ -79,8 +79,9 @@ class KnobsPage(QWidget):
         facts, machine, plan = controller.facts, controller.machine, controller.plan
         if facts is None or machine is None or plan is None:
             return None
-        at_load = controller.plan_at_load if self._orders.live else None
-        return Situation(facts=facts, machine=machine, plan=plan, evidence=self._evidence.evidence, at_load=at_load)
+        live, evidence = self._orders.live, self._evidence.evidence
+        at_load, running = (controller.plan_at_load, controller.loaded_plan) if live else (None, None)
+        return Situation(facts=facts, machine=machine, plan=plan, evidence=evidence, at_load=at_load, running=running)
 
     def sizeHint(self) -> QSize:
         """Room for a few knobs, one under the other."""
@@ -157,15 +158,13 @@ class KnobsPage(QWidget):
         self._show_footer(situation)
         if situation is None or not self._active:
             return
-        at_load, live = situation.at_load, self._controller.loaded_plan
+        is_loaded, since = situation.at_load is not None, followed(situation)
         for key, row in self.rows.items():
-            loaded = value_of(at_load, key, situation.facts) if at_load is not None else None
-            now = value_of(live, key, situation.facts) if at_load is not None and live is not None else loaded
             row.show_plan(
                 situation,
-                loaded,
-                is_loaded=at_load is not None,
-                followed=now != loaded,
+                back_value(situation, key) if is_loaded else None,
+                is_loaded=is_loaded,
+                followed=key in since,
                 blocked=self._pool_blocked() if key == "pool_bytes" else "",
             )
         self.forecast.ask(situation)
@@ -241,7 +240,7 @@ class KnobsPage(QWidget):
     def _revert(self, key: str) -> None:
         situation = self.situation()
         if situation is not None and situation.at_load is not None:
-            self.turner.turn_now(key, value_of(situation.at_load, key, situation.facts))
+            self.turner.turn_now(key, back_value(situation, key))
 
     def _refused(self, key: str, wanted: Value, turned: Turned) -> None:
         situation = self.situation()

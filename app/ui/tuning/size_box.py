@@ -1,4 +1,4 @@
-"""A box for the pool's size in MiB, which tells what is being chosen from what is chosen."""
+"""A box for a size in MiB, the pool's or main memory's, which tells what is being chosen from what is chosen."""
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeyEvent
@@ -23,7 +23,7 @@ class SizeBox(QWidget):
 
     def __init__(self, name: str, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        title = QLabel(name, self)
+        self._title = title = QLabel(name, self)
         set_role(title, "strong")
         self.box = _Box(self)
         self.box.setKeyboardTracking(False)
@@ -40,6 +40,12 @@ class SizeBox(QWidget):
         row.addWidget(self.box)
         self.box.valueChanged.connect(lambda value: self.choosing.emit(value * MIB))
         self.box.entered.connect(lambda: self.chosen.emit(self.box.value() * MIB))
+
+    def set_names(self, name: str, spoken: str, none: str) -> None:
+        """What the size is of: beside the box, for who cannot see it, and what 0 reads."""
+        self._title.setText(name)
+        self.box.setAccessibleName(spoken)
+        self.box.setSpecialValueText(none)
 
     def set_room(self, most_bytes: int, step_bytes: int) -> None:
         """The largest size, and what one step changes."""

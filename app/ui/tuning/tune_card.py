@@ -3,7 +3,6 @@
 from PySide6.QtCore import QTimer, Signal
 from PySide6.QtWidgets import (
     QAbstractItemView,
-    QCheckBox,
     QHeaderView,
     QProgressBar,
     QPushButton,
@@ -24,6 +23,7 @@ from app.ui.theme import GRID, Theme, set_kind
 from app.ui.tuning.autotune import AutoTune
 from app.ui.tuning.trials_model import COLUMNS, PLAN, TrialsModel
 from app.ui.tuning.tune_words import held_texts, progress_text, result_text
+from app.ui.widgets import ElidedButton, ElidedCheckBox
 from app.ui.wizard.widgets import Card, label
 
 USUAL_MINUTES, MOST_MINUTES = 10, 240
@@ -154,7 +154,8 @@ class TuneCard(Card):
         self._guard.guard(self.minutes_box)
         self.start_button = QPushButton(self.tr("&Start tuning"), self)
         self.start_button.clicked.connect(self.start_wanted)
-        self.cancel_button = QPushButton(self.tr("&End now, keep the best so far"), self)
+        self.cancel_button = ElidedButton(self.tr("&End now, keep the best so far"), self)
+        self.cancel_button.setToolTip(self.cancel_button.text().replace("&", ""))
         self.cancel_button.clicked.connect(self._tuning.cancel)
         self._chosen = QWidget(self)
         row = FlowLayout(self._chosen, spacing=GRID)
@@ -164,7 +165,7 @@ class TuneCard(Card):
         self._holding = QWidget(self)
         boxes = FlowLayout(self._holding, spacing=GRID)
         boxes.addWidget(label(self.tr("Leave as it is:"), wraps=False))
-        self.held_boxes = {name: QCheckBox(self._holding) for name in Held.__struct_fields__}
+        self.held_boxes = {name: ElidedCheckBox("", self._holding) for name in Held.__struct_fields__}
         for box in self.held_boxes.values():
             box.clicked.connect(self._touch)
             boxes.addWidget(box)

@@ -133,7 +133,12 @@ class DemoCard(Card):
         self._show_progress()
         self.cancel_button.setFocus()
         job = self._background.run(lambda: build_demo(path, on_progress=build.report))
-        job.success(self._built).failure(self._not_built)
+        job.always(self._build_ended).success(self._built).failure(self._not_built)
+
+    def _build_ended(self, error: Exception | None) -> None:
+        """A failure that nobody expected must not leave the card building for ever."""
+        if error is not None and not isinstance(error, AppError):
+            self._end()
 
     def _built(self, model: DemoModel) -> None:
         build = self._build

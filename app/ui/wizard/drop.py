@@ -7,7 +7,7 @@ from PySide6.QtCore import QEvent, QMimeData, QObject, QRectF, Qt, Signal
 from PySide6.QtGui import QColor, QDragEnterEvent, QDragLeaveEvent, QDropEvent, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QWidget
 
-from app.ui.theme import GRID, Theme
+from app.ui.theme import GRID, Theme, text_points
 from app.ui.wizard.words import tr
 
 _VEIL = 244
@@ -77,7 +77,7 @@ class DropHint(QWidget):
         painter.setPen(QPen(colors.accent, 2, Qt.PenStyle.DashLine))
         painter.drawRoundedRect(QRectF(self.rect()).adjusted(2 * GRID, 2 * GRID, -2 * GRID, -2 * GRID), 14, 14)
         font = self.font()
-        font.setPointSizeF(_WORDS_POINTS)
+        font.setPointSizeF(text_points(_WORDS_POINTS))
         painter.setFont(font)
         painter.setPen(colors.text)
         painter.drawText(self.rect(), Qt.AlignmentFlag.AlignCenter, tr("Drop the model file here"))

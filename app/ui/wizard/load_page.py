@@ -68,7 +68,7 @@ class LoadPage(Page):
         self._progress_card.column.addWidget(self.progress)
         self._done_card = Card(theme, self.tr("Memory: predicted, reported by the engine, seen by the system"))
         self._table = QGridLayout()
-        self._table.setHorizontalSpacing(2 * GRID)
+        self._table.setHorizontalSpacing(GRID + GRID // 2)
         self._table.setVerticalSpacing(GRID // 2 + 2)
         self._table.setColumnStretch(1, 1)
         self._done_card.column.addLayout(self._table)
@@ -250,12 +250,13 @@ class LoadPage(Page):
         )
 
     def _cell(self, row: int, column: int, words: str, role: str) -> QLabel:
-        # An alignment would keep a wrapping label at the width it likes best, which is narrow.
-        across = {1: Qt.AlignmentFlag(0)}.get(
-            column, Qt.AlignmentFlag.AlignRight if column else Qt.AlignmentFlag.AlignLeft
-        )
-        cell = label(words, role, wraps=column == 1)
-        self._table.addWidget(cell, row, column, across | Qt.AlignmentFlag.AlignBottom)
+        # Names and heads wrap: side by side in large letters they would be wider than the page.
+        wraps = column < 2 or not row
+        cell = label(words, role, wraps=wraps)
+        side = Qt.AlignmentFlag.AlignRight if column > 1 else Qt.AlignmentFlag.AlignLeft
+        cell.setAlignment(side | Qt.AlignmentFlag.AlignBottom)
+        # In its place an alignment would keep a wrapping label at the width it likes best, which is narrow.
+        self._table.addWidget(cell, row, column, Qt.AlignmentFlag.AlignBottom if wraps else cell.alignment())
         return cell
 
     def _fill_notes(self, facts: ModelFacts, report: Loaded) -> None:

@@ -102,7 +102,7 @@ class MachinePage(Page):
         """Show what the probe saw just now, with the model called `loaded` in memory."""
         self._machine = machine
         words = self.tr("What the app found here, with the memory that was free at {time}. The plan is made for this.")
-        said = words.format(time=QLocale().toString(QTime.currentTime(), QLocale.FormatType.ShortFormat))
+        said = words.format(time=QLocale.system().toString(QTime.currentTime(), QLocale.FormatType.ShortFormat))
         if loaded:
             said += " " + self.tr("{model} was loaded then; its memory counts as in use.").format(model=loaded)
         self.intro.setText(said)

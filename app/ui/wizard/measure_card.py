@@ -2,7 +2,7 @@
 
 from PySide6.QtCore import Signal
 from PySide6.QtGui import QHideEvent
-from PySide6.QtWidgets import QHBoxLayout, QProgressBar, QPushButton, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QProgressBar, QPushButton, QVBoxLayout, QWidget
 
 from app.errors import AppError, ErrorCode
 from app.hardware.facts import Machine
@@ -44,15 +44,20 @@ class MeasureCard(Card):
         self.progress.setRange(0, STEPS)
         self.progress.setTextVisible(False)
         self.progress.setAccessibleName(self.tr("Measuring this machine"))
+        self._busy = label("", "small")
+        course = QVBoxLayout()
+        course.setSpacing(GRID // 2)
+        course.addWidget(self._busy)
+        course.addWidget(self.progress)
         row = QHBoxLayout()
         row.setSpacing(2 * GRID)
         row.addWidget(self.button)
         row.addWidget(self.cancel_button)
-        row.addWidget(self.progress, 1)
-        row.addStretch(0)
+        row.addLayout(course, 1)
+        # Above what is known, which may be long: what is under way is seen where it was begun.
+        self.column.addLayout(row)
         self.column.addWidget(self._words)
         self.column.addWidget(self._notes)
-        self.column.addLayout(row)
         self.button.clicked.connect(self._start)
         self.cancel_button.clicked.connect(self._cancel)
         self._measurement.progress.connect(self._show_progress)
@@ -71,7 +76,8 @@ class MeasureCard(Card):
     @property
     def text(self) -> str:
         """What it says."""
-        return f"{self._words.text()}\n{self._notes.text()}"
+        labels = (self._busy, self._words, self._notes)
+        return "\n".join(words.text() for words in labels if words.text())
 
     def show_machine(self, machine: Machine) -> None:
         """Speak of this machine from now on; what was kept of it follows."""
@@ -91,7 +97,7 @@ class MeasureCard(Card):
             return
         self._measurement.start(self._machine)
         self.progress.setValue(0)
-        self._say(self.tr("Measuring…"))
+        self._busy.setText(self.tr("Measuring…"))
         self._refresh()
         if self.measuring:
             self.cancel_button.setFocus()
@@ -100,12 +106,12 @@ class MeasureCard(Card):
         if self.measuring:
             self._measurement.cancel()
             self.cancel_button.setEnabled(False)
-            self._say(self.tr("Cancelling…"))
+            self._busy.setText(self.tr("Cancelling…"))
 
     def _show_progress(self, fraction: float, what: str) -> None:
         self.progress.setValue(round(fraction * STEPS))
         if self.cancel_button.isEnabled():
-            self._say(self.tr("Measuring {what}").format(what=what))
+            self._busy.setText(self.tr("Measuring {what}").format(what=what))
 
     def _show_measured(self, calibration: Calibration) -> None:
         self._say(" ".join(best_sentences(calibration)), " ".join(calibration.skipped))
@@ -141,5 +147,8 @@ class MeasureCard(Card):
         self.cancel_button.setVisible(measuring)
         self.cancel_button.setEnabled(measuring)
         self.progress.setVisible(measuring)
+        self._busy.setVisible(measuring)
+        if not measuring:
+            self._busy.clear()
         if had_focus and not measuring:
             self.button.setFocus()

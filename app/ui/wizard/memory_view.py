@@ -6,6 +6,7 @@ from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QLabel, QVBoxLayout, QWi
 from app.hardware.facts import Machine
 from app.placement.memory import fits, predicted_use
 from app.placement.plan import CPU_LANE, Plan
+from app.ui.machine_words import borrowed_bytes, borrowed_text
 from app.ui.theme import GRID, Theme, set_role
 from app.ui.widgets import ElidedLabel, Segment, StackedBar, Swatch
 from app.ui.wizard.bars import part_color, part_segment
@@ -62,7 +63,11 @@ class MemoryView(QWidget):
         short = {shortfall.device for shortfall in fits(plan, machine)}
         for device, bar in self._bars.items():
             segments = tuple(part_segment(part, sizes[device, part]) for part in PARTS if sizes[device, part])
-            bar.show(segments, predicted_use(plan, device), free_bytes(device, machine), short=device in short)
+            taken = borrowed_bytes(plan, machine) if device == CPU_LANE else {}
+            segments += tuple(part_segment("borrowed", size) for size in taken.values())
+            predicted = predicted_use(plan, device) + sum(taken.values())
+            free, borrowed = free_bytes(device, machine), borrowed_text(taken)
+            bar.show(segments, predicted, free, short=device in short, borrowed=borrowed)
         dry_run = self.tr("Predicted, by part: buffers by llama.cpp's own dry run of this plan")
         self._basis.setText(dry_run if plan.dry_run else self.tr("Predicted, by part: buffers are estimated"))
         for part, row in self._rows.items():
@@ -113,11 +118,15 @@ class _DeviceBar(QWidget):
         """What it says."""
         return f"{self._title}: {self._figures.text()}"
 
-    def show(self, segments: tuple[Segment, ...], predicted: int, free: int, *, short: bool) -> None:
-        """Show these parts of `free` bytes; `predicted` is without the margin, which is kept free."""
-        self._figures.setText(
-            self.tr("predicted {predicted} of {free} free").format(predicted=in_bytes(predicted), free=in_bytes(free))
-        )
+    def show(
+        self, segments: tuple[Segment, ...], predicted: int, free: int, *, short: bool, borrowed: str = ""
+    ) -> None:
+        """Show these parts of `free` bytes; `predicted` is without the margin, which is kept free.
+
+        `borrowed` tells what of them is for other devices.
+        """
+        words = self.tr("predicted {predicted} of {free} free")
+        self._figures.setText(words.format(predicted=in_bytes(predicted), free=in_bytes(free)) + borrowed)
         set_role(self._figures, "warning" if short else "muted")
         self._bar.show_segments(segments, free, self.text)
 

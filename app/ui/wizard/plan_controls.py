@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QCheckBox, QComboBox, QSpinBox, QWidget
 from app.hardware.facts import GpuKind, Machine
 from app.placement.plan import KV_TYPES, Plan
 from app.placement.planner import AUTO_GPU, Wishes
+from app.ui.name_combo import NameCombo
 from app.ui.number_boxes import TokenSpin, WheelGuard
 from app.ui.theme import GRID, Theme
 from app.ui.wizard.flow import Choices
@@ -18,6 +19,7 @@ from app.ui.words import in_bytes, number
 MOST_TOKENS = 16 * 1024 * 1024
 """Far above any model: what a model does not take, the planner refuses with its reason."""
 MOST_THREADS = 1024
+LEAST_CHARACTERS = 18
 
 
 class PlanControls(Card):
@@ -32,9 +34,9 @@ class PlanControls(Card):
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(theme, self.tr("Your choices"), parent)
         self._guard = WheelGuard(self)
-        self.gpu = QComboBox()
+        self.gpu = NameCombo(least_characters=LEAST_CHARACTERS)
         self.context = TokenSpin()
-        self.kv_type = QComboBox()
+        self.kv_type = NameCombo(least_characters=LEAST_CHARACTERS)
         self.threads = QSpinBox()
         self.threads.setRange(0, MOST_THREADS)
         self.context.setRange(0, MOST_TOKENS)
@@ -44,8 +46,6 @@ class PlanControls(Card):
             spin.setGroupSeparatorShown(True)
             spin.valueChanged.connect(self._changed)
         for box in (self.gpu, self.kv_type):
-            box.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
-            box.setMinimumContentsLength(18)
             box.currentIndexChanged.connect(self._changed)
         self._add(
             self.tr("Computes on"),

@@ -18,13 +18,13 @@ from PySide6.QtWidgets import (
 )
 
 from app.ui.banner import Banner
-from app.ui.theme import GRID, Theme, set_role
+from app.ui.theme import GRID, Theme, set_role, text_points
 from app.ui.wizard.words import Row
 
 PAGE_WIDTH = 1040
-"""Widest content of a page, in pixels."""
+"""Widest content of a page, in pixels, with the usual size of text."""
 COLUMNS_WIDTH = 820
-"""Pixels from which two columns stand side by side."""
+"""Pixels from which two columns stand side by side, with the usual size of text."""
 CARD_RADIUS = 10
 
 
@@ -212,13 +212,13 @@ class Columns(QWidget):
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Choose the direction that fits."""
         super().resizeEvent(event)
-        beside = event.size().width() >= COLUMNS_WIDTH
+        beside = event.size().width() >= text_points(COLUMNS_WIDTH)
         self._box.setDirection(QBoxLayout.Direction.LeftToRight if beside else QBoxLayout.Direction.TopToBottom)
 
 
 def _centre(inner: QWidget, outer: QWidget) -> None:
     """Put `inner` into the middle of `outer`, no wider than a page."""
-    inner.setMaximumWidth(PAGE_WIDTH)
+    inner.setMaximumWidth(round(text_points(PAGE_WIDTH)))
     row = QHBoxLayout(outer)
     row.setContentsMargins(0, 0, 0, 0)
     row.addStretch(1)

@@ -8,8 +8,6 @@ from app.placement.plan import CPU_LANE
 from app.ui.wizard.flow import Lack, View
 from app.ui.words import in_bytes, in_tokens, number
 
-MIB = 1024**2
-
 Row = tuple[str, str]
 """A label and what it says."""
 
@@ -54,7 +52,7 @@ def model_rows(facts: ModelFacts) -> tuple[Row, ...]:
         (tr("Size"), _size(facts)),
     ]
     if facts.moe_layers:
-        rows.append((tr("One token reads"), tr("{size} of experts").format(size=in_mebibytes(facts.token_cycle_bytes))))
+        rows.append((tr("One token reads"), tr("{size} of experts").format(size=in_bytes(facts.token_cycle_bytes))))
     rows.append((tr("Context"), tr("up to {tokens}").format(tokens=in_tokens(facts.context_length))))
     if not facts.chat_template:
         rows.append((tr("Chat template"), tr("none in the file; the general ChatML form is used")))
@@ -73,11 +71,6 @@ def model_meaning(facts: ModelFacts) -> str:
         "Each token uses only {share} % of the expert bytes. That is why experts can wait in main memory, or on "
         "disk, and the model still answers."
     ).format(share=number(100 * share, 0 if share >= 0.1 else 1))
-
-
-def in_mebibytes(count: int) -> str:
-    """Bytes in MiB whatever their size: "1,051 MiB"."""
-    return f"{number(count / MIB)} MiB"
 
 
 def _layers(facts: ModelFacts) -> str:
