@@ -10,7 +10,7 @@ from app.errors import AppError, ErrorCode
 from app.placement.cache import facts as cache_facts
 from app.placement.cache.disk_report import DiskReport, disk_report, disk_words
 from app.placement.plan import Plan
-from app.units import format_bytes
+from app.units import format_bytes, format_share
 
 _CONTROLS = {code: "\N{REPLACEMENT CHARACTER}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
 _KEEP_TALKING = {ErrorCode.CONTEXT_FULL, ErrorCode.CANCELLED}
@@ -36,7 +36,7 @@ def load(client: EngineClient, plan: Plan, *, quiet: bool) -> protocol.Loaded:
     request = client.send(protocol.Load, plan=plan)
     for event in client.events(request, protocol.Loaded):
         if isinstance(event, protocol.LoadProgress) and progress:
-            print(f"\rLoading: {event.fraction:4.0%}", end="", file=sys.stderr, flush=True)
+            print(f"\rLoading: {format_share(event.fraction):>5}", end="", file=sys.stderr, flush=True)
         if isinstance(event, protocol.Loaded):
             if progress:
                 print(f"\rLoaded in {event.seconds:.1f} s", file=sys.stderr)
@@ -69,7 +69,7 @@ def cache_words(cache: cache_facts.CacheReport) -> str:
         return ""
     parts = []
     if cache.misses is not None and (routed := cache.hits + cache.misses):
-        parts.append(f"{cache.hits:,} of {routed:,} routed experts were in it ({cache.hits / routed:.0%})")
+        parts.append(f"{cache.hits:,} of {routed:,} routed experts were in it ({format_share(cache.hits / routed)})")
     if cache.streamed:
         parts.append(f"{cache.streamed:,} copied over for one token")
     if cache.copied_bytes:

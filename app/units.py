@@ -1,4 +1,4 @@
-"""Sizes in words and back: the one place that formats and reads amounts of bytes.
+"""Sizes and shares in words, and sizes back: the one place that formats and reads amounts of bytes.
 
 Imports `errors` only; may be imported by everything.
 """
@@ -27,6 +27,17 @@ def format_bytes(count: int) -> str:
         value /= 1024
         step += 1
     return f"{value:.1f} {_STEPS[step]}"
+
+
+def format_share(share: float, *, decimals: int = 0, signed: bool = False) -> str:
+    """A share of a whole (1 is all of it) in percent, written as everywhere in the window: "53 %", "+20.0 %".
+
+    Args:
+        share: The share; below 0 for a loss.
+        decimals: Figures after the point.
+        signed: Whether a gain gets its sign too.
+    """
+    return f"{100 * share:{'+' if signed else ''}.{decimals}f} %".replace("-", "−")
 
 
 def parse_size(text: str) -> int:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.errors import AppError, ErrorCode
-from app.units import format_bytes, parse_size
+from app.units import format_bytes, format_share, parse_size
 
 GIB = 1024**3
 
@@ -81,3 +81,17 @@ def test_any_text_is_a_size_or_bad_usage(text):
     else:
         assert 0 <= size < 2**63
     assert codes == {ErrorCode.BAD_USAGE}
+
+
+@pytest.mark.parametrize(
+    ("share", "options", "text"),
+    [
+        (0.531, {}, "53 %"),
+        (1, {}, "100 %"),
+        (0.2, {"decimals": 1, "signed": True}, "+20.0 %"),
+        (-0.05, {"decimals": 1}, "−5.0 %"),
+        (-0.031, {"signed": True}, "−3 %"),
+    ],
+)
+def test_shares_are_written_as_in_the_window(share, options, text):
+    assert format_share(share, **options) == text

@@ -14,6 +14,7 @@ from app.placement.plan import Plan
 from app.placement.scenarios import texts as scenario_texts
 from app.placement.scenarios.results import Sample
 from app.placement.scenarios.schedule import STOCK, Case, Turn, Visit, remaining_seconds
+from app.units import format_share
 
 # Before every measurement so much is read, untimed: it touches pages and buffers for the first time, and tells how
 # many characters of such text make a token.
@@ -100,7 +101,7 @@ class Progress:
     def done(self, fraction: float) -> None:
         """So much of the turn is computed."""
         if self._terminal:
-            self._print(f"{self._line}: {fraction:4.0%}", lasting=False)
+            self._print(f"{self._line}: {format_share(fraction):>5}", lasting=False)
 
     def log(self, line: protocol.LogLine) -> None:
         """A warning or error of the engine."""

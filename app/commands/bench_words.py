@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from app.placement.scenarios.figure import Figure
 from app.placement.scenarios.results import RULE, CaseResult, Ratio
-from app.units import format_bytes
+from app.units import format_bytes, format_share
 
 _NOTHING = "–"
 
@@ -30,7 +30,7 @@ _MEMORY = ("", "", "peak RAM", "VRAM", "steady per GiB of RAM", "of VRAM", "by p
 
 
 def _speed_row(its: CaseResult) -> tuple[str, ...]:
-    hits = f"{its.hit_rate.median:.0%}" if its.hit_rate else _NOTHING
+    hits = format_share(its.hit_rate.median) if its.hit_rate else _NOTHING
     return (its.case, its.variant, _spread(its.prompt), _spread(its.transient), _spread(its.steady), hits)
 
 

@@ -19,6 +19,7 @@ from app.placement.plan import CPU_LANE
 from app.placement.speed import calibration_words as words
 from app.placement.speed.calibration import Calibration
 from app.placement.speed.calibration_choices import COMMON_TYPES, SECONDS, devices, thread_counts
+from app.units import format_share
 
 _LEAST_SECONDS, _MOST_SECONDS = 2.0, 600.0
 
@@ -94,7 +95,7 @@ def _receive(client: EngineClient, request: int, *, quiet: bool) -> Calibration:
         try:
             for event in client.events(request, protocol.Calibrated):
                 if isinstance(event, protocol.CalibrateProgress) and progress:
-                    line = f"Measuring: {event.fraction:4.0%}  {event.what}"
+                    line = f"Measuring: {format_share(event.fraction):>5}  {event.what}"
                     print(f"\r{line[:78]:78}", end="", file=sys.stderr, flush=True)
                 if isinstance(event, protocol.Calibrated):
                     if progress:

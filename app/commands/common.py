@@ -4,6 +4,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Protocol
 
 from app.engine import protocol
@@ -161,6 +162,32 @@ def machine_of(client: EngineClient) -> Machine:
     """
     devices = client.request(protocol.ListDevices, protocol.Devices, timeout=DEVICES_SECONDS)
     return probe(folders.models_folder(), devices.gpus, devices.build)
+
+
+def why_no_engine(error: AppError) -> str:
+    """What kept the engine from telling its devices, with the last line of what the system or the engine said."""
+    told = error.detail.strip().splitlines()
+    return f"{error.message.rstrip('.')}{f' ({told[-1].strip()})' if told else ''}."
+
+
+def writable(text: str) -> Path:
+    """The file that a command is to write at its end; that it cannot be written is said before the work.
+
+    Raises:
+        AppError: folder_not_writable or disk_full.
+    """
+    path = folders.user_path(text)
+    try:
+        new = not path.exists()
+        if not new and not (path.is_file() or path.is_dir()):
+            return path  # a pipe or a terminal, which opening would change
+        with path.open("ab"):
+            pass
+        if new:
+            path.unlink()
+    except OSError as error:
+        raise folders.writing_error(error, path) from error
+    return path
 
 
 def facts_of(word: str) -> ModelFacts:

@@ -6,7 +6,7 @@ from app import terminal
 from app.placement.cache.simulation import FORESIGHT, CurvePoint, PartResult, PoolResult, Simulation
 from app.placement.cache.trace import Trace
 from app.placement.plan import CachePolicy
-from app.units import format_bytes
+from app.units import format_bytes, format_share
 
 # Shares of the experts at which the curve is told; the JSON has all of it.
 _SHARES = (1 / 16, 1 / 8, 3 / 16, 1 / 4, 3 / 8, 1 / 2, 3 / 4)
@@ -92,7 +92,7 @@ def _copied(part: PartResult, tokens: int) -> str:
 
 
 def _percent(share: float) -> str:
-    return f"{100 * share:.1f}%"
+    return format_share(share, decimals=1)
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:

@@ -28,6 +28,7 @@ from app.placement.speed.calibration import (
     LayerCost,
     Overlap,
 )
+from app.units import format_share
 
 PLAIN, REPACKED = "plain", "repacked"
 
@@ -370,8 +371,8 @@ def _words_of_others(share: float) -> tuple[str, ...]:
     if share < _OTHERS_SHARE:
         return ()
     return (
-        f"Other programs kept {share:.0%} of the processor busy meanwhile: the rates are lower than on an idle "
-        "machine, most of all with all threads. Measure again when they are done.",
+        f"Other programs kept {format_share(share)} of the processor busy meanwhile: the rates are lower than on an "
+        "idle machine, most of all with all threads. Measure again when they are done.",
     )
 
 

@@ -22,6 +22,7 @@ from app.placement.speed.gain import predict_gain
 from app.placement.speed.prediction import predict_speed
 from app.placement.speed.types import Range, SpeedPrediction
 from app.placement.tuner.duel import LEAST_PROMPT
+from app.units import format_share
 
 LEAST_GAIN = 0.03
 """Share of the decode speed: what is predicted to gain less is not told."""
@@ -193,9 +194,9 @@ def _verdict(advice: tuple[Advice, ...]) -> str:
     if any(its.changes_answers for its in advice):
         return (
             "Nothing that leaves answers as they are would help decoding much: no such change is predicted to gain "
-            f"{MUCH:.0%}."
+            f"{format_share(MUCH)}."
         )
-    return f"Nothing would help decoding much: no single change is predicted to gain {MUCH:.0%}."
+    return f"Nothing would help decoding much: no single change is predicted to gain {format_share(MUCH)}."
 
 
 def _small(words: str) -> str:
@@ -203,7 +204,7 @@ def _small(words: str) -> str:
 
 
 def _gain_words(decode: Range, prompt: Range) -> str:
-    """Example: "Predicted: decoding +12% (+5% to +21%), prompts −4% (−6% to −2%)"."""
+    """Example: "Predicted: decoding +12 % (+5 % to +21 %), prompts −4 % (−6 % to −2 %)"."""
     words = f"Predicted: decoding {percent_range(decode)}"
     return f"{words}, prompts {percent_range(prompt)}" if abs(prompt.likely) >= LEAST_GAIN else words
 

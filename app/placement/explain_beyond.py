@@ -17,6 +17,8 @@ from app.units import format_bytes
 
 _LEAST_SHARE = 0.1
 """Of a token's time: where the disk takes less of it, nothing is said."""
+_LEAST_GAIN = 0.03
+"""As a share of the decoding speed: what is predicted to gain less is not told."""
 _SMALLER = ("q8_0", "q4_k", "q3_k", "q2_k")
 """Types that a smaller file could be of, the largest first."""
 _NEXT = 0.8
@@ -63,6 +65,8 @@ def _more_memory(facts: ModelFacts, machine: Machine, plan: Plan, evidence: Evid
     gain = predict_gain(
         facts, roomy, plan, whole, calibration=evidence.calibration, curves=curves, learned=evidence.learned
     )
+    if gain.decode.likely < _LEAST_GAIN:
+        return ""
     return (
         f"With {format_bytes(more)} more of free main memory all experts would stay there: decoding "
         f"{percent_range(gain.decode)}, predicted."
@@ -84,7 +88,7 @@ def _smaller_weights(facts: ModelFacts, machine: Machine, plan: Plan, evidence: 
         predict_speed(its, machine, of, calibration=evidence.calibration).decode
         for its, of in ((facts, plan), (other, made))
     )
-    if after.likely <= before.likely:
+    if after.likely < before.likely * (1 + _LEAST_GAIN):
         return ""
     return (
         f"With its experts as {smaller.upper()} (now {facts.quantization}) this model would be expected to decode "

@@ -220,6 +220,8 @@ def _resident(before: Plan, after: Plan, _facts: ModelFacts) -> str:
         return ""
     if not new:
         return "leave it to the system which experts stay in main memory"
+    if old is None:
+        return f"keep {format_bytes(new)} of experts in main memory instead of all that there is room for"
     if not old:
         return f"keep {format_bytes(new)} of experts in main memory by use, instead of leaving that to the system"
     return f"keep {format_bytes(new)} of experts in main memory instead of {format_bytes(old)}"

@@ -5,7 +5,7 @@ from app.placement.cache.facts import CacheTotals
 from app.placement.memory import predicted_use
 from app.placement.plan import CPU_LANE, Plan
 from app.placement.speed.types import Range, SpeedPrediction, TimePart
-from app.units import format_bytes
+from app.units import format_bytes, format_share
 
 _LEAST_BYTES = 32 * 1024**2
 """What less than this changes of a memory is not told."""
@@ -22,7 +22,7 @@ _PARTS = {
 
 
 def percent_range(share: Range) -> str:
-    """Example: "+12% (+5% to +21%)"."""
+    """Example: "+12 % (+5 % to +21 %)"."""
     return f"{_percent(share.likely)} ({_percent(share.low)} to {_percent(share.high)})"
 
 
@@ -35,8 +35,8 @@ def evidence_words(before: SpeedPrediction, after: SpeedPrediction, *, pool: boo
     words = words or _shrunk(before.prompt_parts, after.prompt_parts, "a token of a prompt")
     if pool:
         hits = (
-            f"{after.hit_rate:.0%} of a token's expert bytes would be computed on the GPU instead of "
-            f"{before.hit_rate:.0%}"
+            f"{format_share(after.hit_rate)} of a token's expert bytes would be computed on the GPU instead of "
+            f"{format_share(before.hit_rate)}"
         )
         words = f"{words}; {hits}" if words else hits
     return f"{words} ({after.basis})." if words else ""
@@ -77,17 +77,20 @@ def measured_words(
             told += " That is outside the prediction: other programs may be at work, or the prediction is wrong here."
         words.append(told)
     if hit_rate is not None:
-        words.append(f"The pool held {hit_rate:.0%} of the experts that the last answer needed (measured).")
+        words.append(f"The pool held {format_share(hit_rate)} of the experts that the last answer needed (measured).")
     if totals is not None and totals.seconds > 0:
         cpu, waited = totals.cpu_seconds / totals.seconds, totals.wait_seconds / totals.seconds
         words.append(
-            f"Of the time in expert layers the processor computed {min(cpu, 1.0):.0%} and waited for the GPU "
-            f"{min(waited, 1.0):.0%} (measured since the load)."
+            f"Of the time in expert layers the processor computed {format_share(min(cpu, 1.0))} and waited for the GPU "
+            f"{format_share(min(waited, 1.0))} (measured since the load)."
         )
     if totals is not None and totals.cold_experts and totals.tokens and totals.seconds > 0:
         read = f"{totals.cold_experts / totals.tokens:.1f} experts ({format_bytes(totals.cold_bytes // totals.tokens)})"
-        idle = f", and {min(totals.stall_seconds / totals.seconds, 1.0):.0%} of that time went by waiting for it"
-        words.append(f"A token had {read} read from the disk{idle} (measured since the load).")
+        idle = format_share(min(totals.stall_seconds / totals.seconds, 1.0))
+        words.append(
+            f"A token had {read} read from the disk, and {idle} of that time went by waiting for it "
+            "(measured since the load)."
+        )
     return tuple(words)
 
 
@@ -107,4 +110,4 @@ def _shrunk(before: tuple[TimePart, ...], after: tuple[TimePart, ...], of_what: 
 
 
 def _percent(share: float) -> str:
-    return f"{share:+.0%}".replace("-", "−")
+    return format_share(share, signed=True)

@@ -13,7 +13,7 @@ from app.placement.candidates import STEP_ONE_MEMORY, STEP_SOFTWARE_GPU
 from app.placement.concessions import STEP_CPU_ONLY, figures
 from app.placement.lanes import gpu_lanes, with_gpu_lanes
 from app.placement.locking import STEP_NOT_LOCKED, checked_lock
-from app.placement.memory import fits, predict, spare_bytes, working_bytes
+from app.placement.memory import fits, keeps_budget, predict, spare_bytes, working_bytes
 from app.placement.plan import CPU_LANE, DISK_LANE, Plan, Step
 from app.placement.pool import least_staging, may_stage, staging_need, with_staging
 from app.placement.resident import STEP_DISK, STEP_LIMITED, again_undecided, with_resident
@@ -26,8 +26,9 @@ STEP_CYCLE = "pool below one token cycle"
 
 _MAPPED_REASON = (
     "Main memory has no room for a copy of every CPU-lane expert in the processor's faster layout, so experts "
-    "are computed as they lie in the file, whose pages the system may drop and read again."
+    "are computed as they lie in the file"
 )
+_DROPPED = ", whose pages the system may drop and read again"
 
 
 def placed(plan: Plan, facts: ModelFacts, machine: Machine, on_gpu: Mapping[int, str]) -> Plan:
@@ -55,7 +56,8 @@ def placed(plan: Plan, facts: ModelFacts, machine: Machine, on_gpu: Mapping[int,
     result = checked_lock(with_resident(result, facts, machine), facts, machine)
     steps = list(result.steps)
     if to_map and facts.moe_layers:
-        steps.append(Step(name=STEP_MAPPED, reason=_MAPPED_REASON))
+        dropped = "" if keeps_budget(result) else _DROPPED
+        steps.append(Step(name=STEP_MAPPED, reason=f"{_MAPPED_REASON}{dropped}."))
     if shortfalls:
         steps.append(Step(name=STEP_DOES_NOT_FIT, reason=figures(shortfalls)))
     return msgspec.structs.replace(result, steps=tuple(steps), memory=predict(facts, machine, result))

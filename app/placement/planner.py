@@ -17,7 +17,7 @@ from app.placement.memory import copies_weights, fits
 from app.placement.placing import STEP_DOES_NOT_FIT, STEP_MAPPED, placed, with_lanes
 from app.placement.plan import CPU_LANE, DISK_LANE, CachePolicy, Plan, Step
 from app.placement.pool import STEP_POOL, wished_pool
-from app.placement.resident import refuse_too_much
+from app.placement.resident import possible_budget, refuse_too_much
 from app.placement.speed.types import SpeedPrediction
 from app.placement.wishes import (
     AUTO_GPU,
@@ -56,6 +56,10 @@ _GOLDEN = (math.sqrt(5) - 1) / 2
 _SEARCH_STEPS = 16
 _QUESTION_TOKENS, _ANSWER_TOKENS = 512, 256
 """A question with some text, and its answer."""
+_NOT_COPIED = (
+    "Main memory was wished for experts that stay in the model file, so none are copied into the processor's faster "
+    "layout, in which many types of weights decode faster."
+)
 _CLEARLY_SOONER = 0.95
 """Of the time of an answer: what gains less is in doubt, and no reason to leave the layout that decodes faster."""
 
@@ -96,6 +100,8 @@ def make_plan(
         wishes = msgspec.structs.replace(wishes, experts_used=None)  # the model's own number is no change
     facts = facts_with(facts, wishes.experts_used)
     budget, room_steps = wished_budget(machine, wishes)
+    wishes, no_budget = possible_budget(wishes, facts, machine)
+    room_steps = (*room_steps, *no_budget)
     gpus = wished_gpus(budget, wishes.gpu)
     decision = decide(facts, budget, gpus[0].device if gpus else None, wishes)
     made = _plans(facts, budget, decision, gpus, wishes, room_steps, gains)
@@ -145,6 +151,8 @@ def _plans(
     if wishes.lock_bytes is not None:
         policy = msgspec.structs.replace(policy, lock_bytes=wishes.lock_bytes)
     may_lock = wishes.lock_bytes is None and not policy.lock_bytes
+    if wishes.resident_bytes and wishes.residency is None:
+        room_steps = (*room_steps, Step(name=STEP_AS_IN_FILE, reason=_NOT_COPIED))
     base = msgspec.structs.replace(
         bare_plan(facts, decision.chosen),
         threads=threads,

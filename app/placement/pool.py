@@ -109,16 +109,19 @@ def keeping_pool_full(plan: Plan, facts: ModelFacts, on_gpu: dict[int, str]) -> 
     return kept
 
 
+def missing_device(machine: Machine) -> str:
+    """Why this machine's engine, which has no expert device, has none."""
+    why = machine.engine.expert_device_reason if machine.engine else "the engine was not asked."
+    return f"The expert device is missing: {why}"
+
+
 def _impossible(plan: Plan, facts: ModelFacts, machine: Machine) -> str:
     """Why there can be no pool of any size, or an empty text."""
     if not facts.moe_layers:
         return "The model has no experts."
     if plan.gpu is None:
         return "There is no GPU in this plan that could hold it."
-    if copies_weights(machine):
-        why = machine.engine.expert_device_reason if machine.engine else "the engine was not asked."
-        return f"The expert device is missing: {why}"
-    return ""
+    return missing_device(machine) if copies_weights(machine) else ""
 
 
 def _gpu(plan: Plan, machine: Machine) -> Gpu | None:

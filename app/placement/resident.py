@@ -8,6 +8,7 @@ from app.model.facts import ModelFacts
 from app.placement.memory import (
     asks_for_experts,
     bytes_off_gpus,
+    copies_weights,
     expert_bytes,
     fits,
     keeps_budget,
@@ -15,13 +16,29 @@ from app.placement.memory import (
     spare_bytes,
 )
 from app.placement.plan import CPU_LANE, DISK_LANE, Plan, Step
+from app.placement.pool import missing_device
+from app.placement.wishes import Wishes
 from app.units import format_bytes
 
 # Names of the steps a plan may tell of.
 STEP_DISK = "experts on disk"
 STEP_LIMITED = "memory for experts as wished"
+STEP_NO_BUDGET = "no memory for experts as wished"
 
 _MIB = 1024**2
+
+
+def possible_budget(wishes: Wishes, facts: ModelFacts, machine: Machine) -> tuple[Wishes, tuple[Step, ...]]:
+    """`wishes` without a budget of main memory that nothing would keep, and a step that says why."""
+    reason = ""
+    if not facts.moe_layers:
+        reason = "The model has no experts."
+    elif copies_weights(machine):
+        reason = missing_device(machine)
+    if not wishes.resident_bytes or not reason:
+        return wishes, ()
+    reason = f"{format_bytes(wishes.resident_bytes)} of main memory were wished for experts. {reason}"
+    return msgspec.structs.replace(wishes, resident_bytes=None), (Step(name=STEP_NO_BUDGET, reason=reason),)
 
 
 def with_resident(plan: Plan, facts: ModelFacts, machine: Machine) -> Plan:
@@ -41,8 +58,8 @@ def with_resident(plan: Plan, facts: ModelFacts, machine: Machine) -> Plan:
         plan = msgspec.structs.replace(plan, resident_bytes=min(plan.resident_bytes or 0, everything) or None)
         if on_disk:
             reason = (
-                f"{format_bytes(plan.resident_bytes or 0)} of main memory are kept for the experts off the GPUs, as "
-                f"was wished; they are {format_bytes(everything)}. {_KEPT}"
+                f"{format_bytes(plan.resident_bytes or 0)} of main memory are kept for experts, as was wished, of "
+                f"{format_bytes(everything)}{_where(plan)}. {_KEPT}"
             )
             return _with(plan, Step(name=STEP_LIMITED, reason=reason))
         return plan
@@ -52,7 +69,7 @@ def with_resident(plan: Plan, facts: ModelFacts, machine: Machine) -> Plan:
         held = expert_bytes(facts, (layer for layer, lane in plan.expert_lanes.items() if lane == CPU_LANE))
         spare = max(spare_bytes(plan, machine, CPU_LANE), 0) // _MIB * _MIB
         plan = msgspec.structs.replace(plan, resident_bytes=min(held + spare, everything) or None)
-    return _with(plan, Step(name=STEP_DISK, reason=_disk_reason(plan, facts, machine, on_disk, everything)))
+    return _with(plan, Step(name=STEP_DISK, reason=_disk_reason(plan, machine, everything)))
 
 
 def with_memory_again(plan: Plan, facts: ModelFacts, machine: Machine) -> Plan:
@@ -72,9 +89,15 @@ def again_undecided(plan: Plan) -> int | None:
 
     One that was changed by hand since is not the one that the plan's step tells of.
     """
-    told = stay_words(plan.resident_bytes or 0)
+    told = f" {stay_words(plan.resident_bytes or 0)}"  # "3.3 GiB …" is not what "13.3 GiB …" tells
     chosen = any(step.name == STEP_DISK and told in step.reason for step in plan.steps)
     return None if plan.resident_bytes and chosen else plan.resident_bytes
+
+
+def wished_again(plan: Plan) -> int | None:
+    """The budget as a wish for a plan like this one; none beside copies, for which no budget can be wished."""
+    resident = again_undecided(plan)
+    return None if plan.residency == "repacked" and resident else resident
 
 
 def refuse_too_much(plan: Plan, facts: ModelFacts, machine: Machine) -> None:
@@ -99,17 +122,20 @@ def refuse_too_much(plan: Plan, facts: ModelFacts, machine: Machine) -> None:
 _KEPT = "Those that were used last stay, and the others are read from the file when they are needed."
 
 
-def _disk_reason(plan: Plan, facts: ModelFacts, machine: Machine, on_disk: list[int], everything: int) -> str:
+def _disk_reason(plan: Plan, machine: Machine, everything: int) -> str:
     reason = (
-        f"Main memory has {format_bytes(machine.ram.available_bytes)} available, too little for the experts of "
-        f"{len(on_disk)} of {len(facts.moe_layers)} layers ({format_bytes(expert_bytes(facts, on_disk))}). "
+        f"Main memory has {format_bytes(machine.ram.available_bytes)} available: beside the rest of the plan that is "
+        f"too little for all {format_bytes(everything)} of experts{_where(plan)}. "
     )
     if keeps_budget(plan):
-        return f"{reason}{stay_words(plan.resident_bytes or 0)}, of {format_bytes(everything)} off the GPUs. {_KEPT}"
+        return f"{reason}{stay_words(plan.resident_bytes or 0)}. {_KEPT}"
     return (
-        f"{reason}The system keeps what was used last of all experts off the GPUs, and reads the others from the file "
-        "when they are needed."
+        f"{reason}The system keeps what was used last of them, and reads the others from the file when they are needed."
     )
+
+
+def _where(plan: Plan) -> str:
+    return " off the GPUs" if plan.gpus else ""
 
 
 def _with(plan: Plan, step: Step) -> Plan:

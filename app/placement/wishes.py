@@ -9,7 +9,7 @@ from app.placement.active_experts import check_experts_used
 from app.placement.cache.orders import check_policy, check_pool, check_residency, check_resident
 from app.placement.kv_cache import CONTEXT_BLOCK, usable_kv_types
 from app.placement.plan import GOALS, KV_TYPES, CachePolicy, Step
-from app.units import format_bytes
+from app.units import format_bytes, format_share
 
 AUTO_GPU = "auto"
 
@@ -180,7 +180,7 @@ def wished_budget(machine: Machine, wishes: Wishes) -> tuple[Machine, tuple[Step
         ),
     )
     reason = (
-        f"A quiet plan leaves {_QUIET_SHARE:.0%} of every memory to other programs: it may take "
+        f"A quiet plan leaves {format_share(_QUIET_SHARE)} of every memory to other programs: it may take "
         f"{format_bytes(budget.ram.available_bytes)} of main memory"
     )
     reason += "".join(f", {format_bytes(gpu.free_bytes)} of {gpu.device}" for gpu in budget.gpus)

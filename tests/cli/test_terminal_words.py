@@ -17,7 +17,7 @@ def report(**fields):
 
 
 def test_hits_of_routed_experts_and_bytes_are_one_line():
-    assert cache_words(report()) == ("pool 64.0 MiB: 812 of 1,440 routed experts were in it (56%), 12.0 MiB copied")
+    assert cache_words(report()) == ("pool 64.0 MiB: 812 of 1,440 routed experts were in it (56 %), 12.0 MiB copied")
 
 
 def test_without_a_pool_there_is_nothing_to_say():
@@ -29,7 +29,7 @@ def test_without_a_pool_there_is_nothing_to_say():
     [
         ({"allocated_bytes": 60 * MIB}, "pool 60.0 MiB of 64.0 MiB asked for: 812 of"),
         ({"streamed": 7}, ", 7 copied over for one token,"),
-        ({"used": False, "hits": 0, "reason": "It was lost."}, "not used, 0 of 628 routed experts were in it (0%)"),
+        ({"used": False, "hits": 0, "reason": "It was lost."}, "not used, 0 of 628 routed experts were in it (0 %)"),
         ({"used": False, "hits": 0, "misses": None, "copied_bytes": 0, "reason": "Gone."}, "MiB: not used. Gone."),
         ({"reason": "It is too small."}, "copied. It is too small."),
     ],

@@ -32,7 +32,7 @@ def copy(**changes):
     ("found", "said"),
     [
         (rate(), "Q4_K on 2 threads: 21.3 GB/s"),
-        (rate(threads=1, layout="repacked", spread=0.1), "Q4_K on 1 thread, faster layout: 21.3 GB/s (±5%)"),
+        (rate(threads=1, layout="repacked", spread=0.1), "Q4_K on 1 thread, faster layout: 21.3 GB/s (±5 %)"),
         (rate(tokens=256), "Q4_K on 2 threads, prompts of 256 tokens: 76 GFLOPS"),
         (
             rate(device="CUDA0", threads=0, tokens=512, flops_per_second=3.1e13),
@@ -53,7 +53,7 @@ def test_copies_layers_disk_and_overlap_have_words():
     disk = DiskRate(path="/", slice_bytes=1 << 20, parallel=8, bytes_per_second=1.3e9)
     assert words.disk_words(disk) == "1.0 MiB at a time, 8 at once: 1.3 GB/s"
     overlap = Overlap(device="CUDA0", cpu_share=0.8, device_share=None, copy_share=0.71)
-    assert words.overlap_words(overlap) == "at once: the processor keeps 80%, copies to it keep 71%"
+    assert words.overlap_words(overlap) == "at once: the processor keeps 80 %, copies to it keep 71 %"
 
 
 def test_the_best_figures_speak_of_the_first_type_of_each_device():

@@ -33,7 +33,7 @@ def test_figures_are_of_the_answer_alone_and_by_token():
 
 def test_in_words_it_is_one_line():
     figures = "2.5 reads and 4.0 MiB a token, 21 MB/s, waiting 25.0 ms a token"
-    assert disk_words(disk_report(MEMORY, BEFORE, AFTER, 5.0)) == f"experts in memory: 53% of 100.0 MiB; {figures}"
+    assert disk_words(disk_report(MEMORY, BEFORE, AFTER, 5.0)) == f"experts in memory: 53 % of 100.0 MiB; {figures}"
 
 
 def test_where_all_experts_are_in_memory_there_is_nothing_to_say():

@@ -99,6 +99,45 @@ def test_decoding_with_missing_experts_is_predicted_within_a_fifth_and_its_range
     assert speed.cold_experts == pytest.approx(73 / 32)
 
 
+def test_a_prediction_that_rests_on_an_assumed_part_of_reading_is_not_called_calibrated():
+    """What bringing experts in takes the processor was not calibrated; the rate of the disk is told without it."""
+    plan = plan_of(int(0.1 * 1280 * EXPERT))
+    curve = HitCurve(points=(HitPoint(0, 0.2, 0.2, 0.2), HitPoint(1, 0.2, 0.2, 0.2)), basis="trace")
+    busy, idle = (
+        predict_speed(
+            FACTS,
+            MACHINE,
+            msgspec.structs.replace(plan, threads=threads, threads_batch=threads),
+            calibration=CALIBRATION,
+            hit_curve=curve,
+        )
+        for threads in (2, 1)
+    )
+    assert (busy.basis, idle.basis) == ("assumed", "calibrated")
+    for speed in (busy, idle):
+        assert "and are read at 1.1 GB/s" in speed.sentence
+
+
+def test_where_the_reads_are_hidden_it_is_told_what_bringing_experts_in_takes_the_processor():
+    quick = msgspec.structs.replace(
+        CALIBRATION, disk=(DiskRate(path="/m", slice_bytes=1 << 20, parallel=8, bytes_per_second=20e9),)
+    )
+    speed = predict_speed(FACTS, MACHINE, plan_of(int(0.05 * 1280 * EXPERT)), calibration=quick)
+    assert speed.sentence.startswith("Bound by the disk: ")
+    assert "are not in main memory; bringing them there takes the processor " in speed.sentence
+    assert "(assumed)" in speed.sentence
+
+
+def test_a_prompt_waits_for_readers_only_where_its_own_threads_take_every_core():
+    plan = plan_of(BUDGET)
+    both, prompt = (
+        predict_speed(FACTS, MACHINE, msgspec.structs.replace(plan, threads_batch=threads)) for threads in (2, 1)
+    )
+    assert both.decode == prompt.decode
+    seconds = [next(its.seconds for its in speed.prompt_parts if its.name == "disk") for speed in (both, prompt)]
+    assert seconds[0] > seconds[1]
+
+
 @pytest.mark.parametrize("run", STOCK)
 def test_what_the_system_pages_by_itself_is_within_a_range_that_is_as_wide_as_what_was_measured(run):
     """How far it reads ahead is the device's setting, which nobody asked."""

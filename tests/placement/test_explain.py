@@ -203,8 +203,8 @@ def test_what_was_measured_stands_beside_what_was_predicted():
     told = explain(FACTS, LAPTOP, plan, seen=seen).measured
     assert f"{speed.decode.likely:.1f} tokens/s (measured)" in told[0]
     assert "outside" not in told[0]
-    assert told[1] == "The pool held 71% of the experts that the last answer needed (measured)."
-    assert "the processor computed 75% and waited for the GPU 5%" in told[2]
+    assert told[1] == "The pool held 71 % of the experts that the last answer needed (measured)."
+    assert "the processor computed 75 % and waited for the GPU 5 %" in told[2]
     assert explain(FACTS, LAPTOP, plan).measured == ()
     assert "outside the prediction" in measured_words(speed.decode.high * 2, speed, None, None)[0]
     assert measured_words(None, speed, None, totals()) == ()
@@ -219,7 +219,7 @@ def test_a_plan_on_the_processor_alone_is_explained_too():
 
 
 def test_a_range_in_words_has_signs():
-    assert percent_range(Range(low=-0.031, likely=0.12, high=0.4)) == "+12% (−3% to +40%)"
+    assert percent_range(Range(low=-0.031, likely=0.12, high=0.4)) == "+12 % (−3 % to +40 %)"
 
 
 def test_threads_that_share_a_core_or_have_a_slow_one_are_not_promised_anything():

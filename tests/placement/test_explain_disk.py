@@ -60,6 +60,15 @@ def test_memory_that_is_full_is_no_advice_and_more_of_it_is_told_apart():
     assert more.endswith("predicted.")
 
 
+def test_more_memory_is_not_told_where_reads_run_beside_computing_that_takes_longer():
+    machine = make_machine(ram=20 * GIB, ram_total=64 * GIB)
+    slow, fast = (planned(FACTS, machine, Wishes(threads=threads)) for threads in (1, 6))
+    busy = [part.seconds for part in slow.speed.decode_parts if part.name == "disk"]
+    assert sum(busy) * slow.speed.decode.likely > 0.2
+    told = [" ".join(explain(FACTS, machine, plan).beyond) for plan in (slow, fast)]
+    assert ["more of free main memory" in words for words in told] == [False, True]
+
+
 def test_a_smaller_file_is_told_with_the_speeds_of_both():
     smaller = next(words for words in explain(FACTS, MACHINE, plan_of()).beyond if "tokens/s instead of" in words)
     assert smaller.startswith("With its experts as Q4_K (now Q8_0) this model would be expected to decode ")
@@ -95,7 +104,7 @@ def test_what_was_read_is_told_as_measured():
     counted = {"tokens": 32, "seconds": 1.0, "cold_experts": 73, "cold_bytes": 32 * 11 * MIB, "stall_seconds": 0.17}
     told = explain(FACTS, MACHINE, plan_of(), seen=Seen(totals=CacheTotals(**{**zero, **counted})))
     assert told.measured[-1] == (
-        "A token had 2.3 experts (11.0 MiB) read from the disk, and 17% of that time went by waiting for it "
+        "A token had 2.3 experts (11.0 MiB) read from the disk, and 17 % of that time went by waiting for it "
         "(measured since the load)."
     )
     none = explain(FACTS, MACHINE, plan_of(), seen=Seen(totals=CacheTotals(**{**zero, "seconds": 1.0, "tokens": 32})))
@@ -107,6 +116,10 @@ def test_words_tell_each_way_to_change_the_memory():
     none = msgspec.structs.replace(plan, resident_bytes=0)
     assert change_words(plan, none, FACTS) == "Leave it to the system which experts stay in main memory"
     assert change_words(none, plan, FACTS).startswith("Keep 4.0 GiB of experts in main memory by use")
+    fitting = msgspec.structs.replace(plan, resident_bytes=None)
+    assert change_words(fitting, plan, FACTS) == (
+        "Keep 4.0 GiB of experts in main memory instead of all that there is room for"
+    )
     whole = msgspec.structs.replace(plan, resident_bytes=bytes_off_gpus(FACTS, plan))
     assert change_words(plan, whole, FACTS) == "Keep 28.5 GiB of experts in main memory instead of 4.0 GiB"
     assert predict(FACTS, MACHINE, whole) != predict(FACTS, MACHINE, plan)

@@ -5,10 +5,11 @@ from factories import GIB, MIB, deepseek_v2_lite, demo, make_gpu, make_machine, 
 
 from app.errors import AppError, ErrorCode
 from app.hardware.facts import GpuKind
-from app.placement.memory import expert_bytes, fits, predict, working_bytes
+from app.placement.memory import bytes_off_gpus, expert_bytes, fits, predict, working_bytes
 from app.placement.plan import CPU_LANE, DISK_LANE
 from app.placement.planner import Wishes, make_plan, with_lanes
 from app.placement.pool import staging_need
+from app.units import format_bytes
 
 
 def names(plan):
@@ -84,7 +85,8 @@ def test_layers_move_from_disk_to_ram_as_others_leave_for_the_gpu():
     assert len(disk_before) == len(disk_after) + 3
     assert names(all_off).count("experts on disk") == names(moved).count("experts on disk") == 1
     [step] = [step for step in moved.steps if step.name == "experts on disk"]
-    assert f"{len(disk_after)} of 48 layers" in step.reason
+    left = format_bytes(bytes_off_gpus(facts, moved))
+    assert f"too little for all {left} of experts off the GPUs. {format_bytes(moved.resident_bytes)} of" in step.reason
     assert fits(moved, machine) == ()
 
 

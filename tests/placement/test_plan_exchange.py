@@ -70,6 +70,17 @@ def test_a_budget_of_main_memory_is_taken_over_and_what_it_cannot_do_here_is_sai
         assert words in remark
 
 
+def test_a_budget_for_which_the_expert_device_is_missing_is_said():
+    facts = qwen3_30b()
+    reason = "The library is missing."
+    engine = msgspec.structs.replace(MACHINE.engine, expert_device=False, expert_device_reason=reason)
+    there = msgspec.structs.replace(MACHINE, engine=engine)
+    plan = msgspec.structs.replace(make_plan(facts, MACHINE), residency="mapped", resident_bytes=5 * GIB)
+    plan = msgspec.structs.replace(plan, pool_bytes=0, staging_bytes=0)
+    remarks = import_json(export_json(plan, facts).text, facts, there).remarks
+    assert [its for its in remarks if "are not kept here" in its and its.endswith(f"is missing: {reason}")]
+
+
 def test_a_budget_that_no_machine_has_is_refused():
     with pytest.raises(AppError, match="impossible") as caught:
         imported_with(residency="mapped", resident_bytes=-1)

@@ -93,10 +93,12 @@ def test_what_main_memory_cannot_hold_is_read_from_disk_and_the_plan_says_so():
     assert machine.ram.available_bytes - plan.bytes_on("CPU") < expert_bytes(facts, [0])
     step, mapped = plan.steps
     assert step.name == "experts on disk"
-    assert f"{len(on_disk)} of 48 layers" in step.reason
-    assert "10.0 GiB" in step.reason
+    assert "10.0 GiB available: beside the rest of the plan that is too little for all 16.3 GiB of" in step.reason
     assert (plan.residency, mapped.name) == ("mapped", "experts stay mapped")
     assert "no room for a copy" in mapped.reason
+    assert "the system may drop" not in mapped.reason  # the plan says itself what stays
+    undecided = make_plan(facts, machine, Wishes(resident_bytes=0))
+    assert "the system may drop" in undecided.steps[-1].reason
 
 
 def test_a_larger_layer_is_passed_over_for_smaller_ones():

@@ -105,4 +105,4 @@ def test_a_calibration_made_while_other_programs_were_busy_is_not_used_and_that_
         assert (evidence_for(MACHINE, evidence).calibration is not None) == used
         assert planned(FACTS, MACHINE, Wishes(), evidence).speed.basis == ("calibrated" if used else "assumed")
     (note,) = evidence_for(MACHINE, evidence).notes
-    assert note.endswith("measured while other programs were busy (with 26% of the processor): measure again.")
+    assert note.endswith("measured while other programs were busy (with 26 % of the processor): measure again.")

@@ -58,7 +58,7 @@ def test_changes_that_are_faster_alone_are_put_together():
 def test_where_nothing_is_faster_the_first_plan_stays():
     result = tune(PlayedMachine(by_threads(8)), candidates())
     assert (result.kept, result.best.threads, result.after) == (False, 8, None)
-    assert result.reason == "No other plan was faster by 2% or more in the search."
+    assert result.reason == "No other plan was faster by 2 % or more in the search."
 
 
 def test_a_gain_below_two_percent_is_not_worth_a_comparison():
@@ -141,7 +141,7 @@ def test_a_failure_in_the_comparison_keeps_nothing_and_says_whose():
 def test_a_verdict_has_both_figures():
     kept, words = verdict(outcomes(*[10] * 5), outcomes(*[12] * 5, prompt=95))
     assert kept
-    assert "decoding 10.0 → 12.0 tokens/s (+20.0%), prompts 100.0 → 95.0 tokens/s (-5.0%); 5 rounds." in words
+    assert "decoding 10.0 → 12.0 tokens/s (+20.0 %), prompts 100.0 → 95.0 tokens/s (−5.0 %); 5 rounds." in words
     kept, words = verdict(outcomes(*[10] * 5), outcomes(*[12] * 5, prompt=85))
     assert not kept
     assert "reads prompts too slowly" in words
@@ -373,3 +373,15 @@ def test_a_small_machine_is_offered_nothing_that_does_not_fit():
     made = candidates(machine).single_changes()
     assert all(fits(its.plan, machine) == () for its in made)
     assert statistics.fmean(len(its.words) for its in made) > 0
+
+
+def test_a_plan_with_copies_and_a_budget_that_does_nothing_is_tuned_like_one_without():
+    facts, machine = qwen3_30b(), make_machine(make_gpu(7 * GIB), ram=40 * GIB)
+    base = make_plan(facts, machine, Wishes(pool_bytes=2 * GIB))
+    assert base.residency == "repacked"
+    idle = msgspec.structs.replace(base, resident_bytes=5 * GIB)
+    wanted, found = (
+        [one.choice for one in Candidates(facts, machine, plan, Wishes()).single_changes()] for plan in (base, idle)
+    )
+    assert wanted
+    assert found == wanted

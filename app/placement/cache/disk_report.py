@@ -3,7 +3,7 @@
 import msgspec
 
 from app.placement.cache.facts import CacheTotals, MemoryFacts
-from app.units import format_bytes
+from app.units import format_bytes, format_share
 
 
 class DiskReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,10 +62,10 @@ def disk_report(
 def disk_words(report: DiskReport) -> str:
     """The report in one line.
 
-    Example: "experts in memory: 53% of 190.0 MiB; 54.0 reads and 38.1 MiB a token, 80 MB/s, waiting 56.1 ms a token".
+    Example: "experts in memory: 53 % of 190.0 MiB; 54.0 reads and 38.1 MiB a token, 80 MB/s, waiting 56.1 ms a token".
     """
     return (
-        f"experts in memory: {report.resident_share:.0%} of {format_bytes(report.total_bytes)}; "
+        f"experts in memory: {format_share(report.resident_share)} of {format_bytes(report.total_bytes)}; "
         f"{report.cold_reads_per_token:.1f} reads and {format_bytes(round(report.cold_bytes_per_token))} a token, "
         f"{report.read_bytes_per_second / 1e6:.0f} MB/s, waiting {1000 * report.stall_seconds_per_token:.1f} ms a token"
     )

@@ -10,9 +10,10 @@ from app.model.facts import ModelFacts
 from app.placement.active_experts import check_experts_used
 from app.placement.cache.orders import check_pins, check_pool, check_resident
 from app.placement.exchange.formats import Imported
-from app.placement.memory import fits, predict
+from app.placement.memory import copies_weights, fits, predict
 from app.placement.overrides import load_arguments
 from app.placement.plan import CPU_LANE, DISK_LANE, Plan
+from app.placement.pool import missing_device
 from app.placement.wishes import Wishes, check_wishes
 from app.placement.words import named_layers
 from app.units import format_bytes
@@ -52,6 +53,8 @@ def _resident_remarks(plan: Plan, machine: Machine) -> tuple[str, ...]:
     budget = f"The plan's {format_bytes(plan.resident_bytes)} of main memory for experts in the file"
     if plan.residency == "repacked":
         return (f"{budget} do nothing for those that are copied into the processor's faster layout.",)
+    if copies_weights(machine):
+        return (f"{budget} are not kept here. {missing_device(machine)}",)
     if plan.resident_bytes > machine.ram.available_bytes:
         return (
             f"{budget} are more than the {format_bytes(machine.ram.available_bytes)} that are available here: the "

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from app.placement.plan import CPU_LANE
 from app.placement.speed.calibration import TO_DEVICE, Calibration, ComputeRate, CopyRate, DiskRate, LayerCost, Overlap
-from app.units import format_bytes
+from app.units import format_bytes, format_share
 
 
 def gigabytes(bytes_per_second: float) -> str:
@@ -13,7 +13,7 @@ def gigabytes(bytes_per_second: float) -> str:
 
 
 def compute_words(rate: ComputeRate) -> str:
-    """Example: "Q4_K on 2 threads, faster layout: 35.4 GB/s (±3%)"."""
+    """Example: "Q4_K on 2 threads, faster layout: 35.4 GB/s (±3 %)"."""
     parts = [rate.type.upper()]
     if rate.device == CPU_LANE:
         parts.append(f"on {rate.threads} thread{'s' if rate.threads > 1 else ''}")
@@ -36,7 +36,7 @@ def copy_words(rate: CopyRate) -> str:
 
 
 def overlap_words(overlap: Overlap) -> str:
-    """Example: "at once: the processor keeps 80%, CUDA0 keeps 97%, copies to it keep 71%"."""
+    """Example: "at once: the processor keeps 80 %, CUDA0 keeps 97 %, copies to it keep 71 %"."""
     shares = [
         (name, share)
         for name, share in (
@@ -46,7 +46,7 @@ def overlap_words(overlap: Overlap) -> str:
         )
         if share is not None
     ]
-    return "at once: " + ", ".join(f"{name} {share:.0%}" for name, share in shares)
+    return "at once: " + ", ".join(f"{name} {format_share(share)}" for name, share in shares)
 
 
 def layer_words(cost: LayerCost) -> str:
@@ -67,7 +67,7 @@ def busy_note(calibration: Calibration) -> str:
     """Why a calibration that misleads is not used, and what to do."""
     return (
         f"The calibration is not used: it was measured while other programs were busy (with "
-        f"{calibration.busy_share:.0%} of the processor): measure again."
+        f"{format_share(calibration.busy_share)} of the processor): measure again."
     )
 
 
@@ -103,4 +103,4 @@ def _fastest(rates: Sequence[ComputeRate]) -> ComputeRate:
 
 def _spread(spread: float) -> str:
     """Half of it to either side, where it is worth saying."""
-    return f" (±{spread / 2:.0%})" if spread >= 0.02 else ""
+    return f" (±{format_share(spread / 2)})" if spread >= 0.02 else ""

@@ -62,7 +62,8 @@ class Demand(msgspec.Struct, frozen=True, kw_only=True):
             mapping, and those that were used last stay.
         asks: What is missing there is asked for by the expert device, all at once and as soon as a layer's routing is
             known; else pages are read one by one as they are touched, and the system decides what stays.
-        readers_wait: Every core computes, so that what brings missing experts in takes time from the computing.
+        readers_wait: Every core computes while decoding, so that what brings missing experts in takes time from that.
+        prompt_readers_wait: The same while a prompt is computed.
         touched_tokens: (experts, top-k), which tells how many experts a batch touches.
         pool: The device of pool and staging area; None without.
         pool_share: Share of `off`'s experts that the pool has room for.
@@ -83,6 +84,7 @@ class Demand(msgspec.Struct, frozen=True, kw_only=True):
     warm_share: float
     asks: bool
     readers_wait: bool
+    prompt_readers_wait: bool
     touched_tokens: tuple[int, int]
     pool: str | None
     pool_share: float
@@ -133,6 +135,7 @@ def demand_of(
         warm_share=kept_bytes(facts, machine, plan, spare_ram) / off_group.all_bytes if off_group.all_bytes else 1.0,
         asks=asks_for_experts(plan, machine),
         readers_wait=plan.threads >= machine.cpu.physical_cores,
+        prompt_readers_wait=plan.threads_batch >= machine.cpu.physical_cores,
         touched_tokens=(facts.expert_count, facts.experts_used),
         pool=pool,
         pool_share=min(plan.pool_bytes / off_group.all_bytes, 1.0) if pool and off_group.all_bytes else 0.0,

@@ -24,6 +24,7 @@ PROMPT_TOKENS = 512
 _ANSWER_TOKENS = 256
 
 _PARTS = ("cpu experts", "gpu experts", "attention", "copies", "disk", "overhead")
+_PART_OF = {"bringing": "disk"}
 # The share of the time that must rest on measured rates for a prediction to be called calibrated.
 _CALIBRATED_SHARE = 0.75
 # A time is never expected below this share of the likeliest: nothing is that much faster than its parts.
@@ -199,8 +200,8 @@ def _basis(correction: Correction, shares: tuple[Share, ...], rates: Rates) -> s
 
 def _rate_of(share: Share) -> str:
     """The name of the rate that makes this part's time."""
-    if share.name == "disk":
-        return "disk"
+    if share.name in ("disk", "bringing"):
+        return share.name
     if share.name == "copies":
         return f"copy {share.device}"
     if share.arithmetic:
@@ -236,7 +237,9 @@ def _bound(shares: tuple[Share, ...], kinds: Mapping[str, GpuKind], rates: Rates
 
 
 def _time_parts(shares: tuple[Share, ...]) -> tuple[TimePart, ...]:
-    seconds = {name: sum(share.seconds for share in shares if share.name == name) for name in _PARTS}
+    seconds = dict.fromkeys(_PARTS, 0.0)
+    for share in shares:
+        seconds[_PART_OF.get(share.name, share.name)] += share.seconds
     return tuple(TimePart(name=name, seconds=took) for name, took in seconds.items() if took)
 
 

@@ -29,7 +29,8 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
     """A part of the time.
 
     Attributes:
-        name: As in `TimePart`. device: whose time it is; what the copies go to.
+        name: As in `TimePart`, or "bringing" for that part of "disk" which the processor takes.
+        device: Whose time it is; what the copies go to.
         seconds: How long it is at work.
         waited: How much of it the token waits for: less where it runs beside something that takes longer.
         bytes: Bytes that are read or copied in that time; 0 where bytes say nothing.
@@ -91,7 +92,7 @@ def decode_shares(demand: Demand, values: Values, overlap: Overlap | None, hits:
         )
         shares += _divided_shares(demand, divided, off.routed_bytes * missed, off.routed_bytes * hits.pool)
     if hits.cold:
-        shares.append(_decode_reads(demand, values, hits, _on_processor(shares)))
+        shares += _decode_reads(demand, values, hits, _on_processor(shares))
     return tuple(shares)
 
 
@@ -162,7 +163,7 @@ def _batch_shares(demand: Demand, values: Values, overlap: Overlap | None, token
             divided = _Divided(total=cpu.seconds, cpu=cpu.seconds, gpu=0.0, copies=0.0, streamed=0.0)
         shares += _divided_shares(demand, divided, size * missed, size * held, arithmetic=cpu.arithmetic)
     if cold := size * (1 - max(demand.warm_share, demand.pool_share)):
-        shares.append(_prompt_reads(demand, values, cold, _on_processor(shares)))
+        shares += _prompt_reads(demand, values, cold, _on_processor(shares))
     return shares
 
 
@@ -171,8 +172,8 @@ def _on_processor(shares: list[Share]) -> float:
     return sum(share.seconds for share in shares if share.name == "cpu experts")
 
 
-def _decode_reads(demand: Demand, values: Values, hits: Hits, computing: float) -> Share:
-    """The disk's part of a decoded token.
+def _decode_reads(demand: Demand, values: Values, hits: Hits, computing: float) -> list[Share]:
+    """The disk's part of a decoded token, and the processor's part of bringing in what it reads.
 
     In a layer that lacks experts, those that are there are computed while the others are read. It lacks some with the
     probability 1 − (1 − c)^k, where c is the share that is missing.
@@ -180,25 +181,42 @@ def _decode_reads(demand: Demand, values: Values, hits: Hits, computing: float) 
     cold = demand.off.routed_bytes * hits.cold
     visited = 1 - (1 - hits.cold) ** max(demand.touched_tokens[1], 1)
     of_missed = hits.cold / (1 - hits.pool) if hits.pool < 1 else 1.0
-    return _reads(demand, values, cold, beside=(max(visited - of_missed, 0.0) * computing,))
+    here = max(visited - of_missed, 0.0) * computing
+    return _reads(demand, values, cold, beside=(here,), readers_wait=demand.readers_wait)
 
 
-def _prompt_reads(demand: Demand, values: Values, cold: float, computing: float) -> Share:
-    """The disk's part of a micro-batch: experts are read in waves, each while those that came before are computed."""
+def _prompt_reads(demand: Demand, values: Values, cold: float, computing: float) -> list[Share]:
+    """The same of a micro-batch: experts are read in waves, each while those that came before are computed."""
     here = computing * demand.warm_share
-    return _reads(demand, values, cold, beside=(here, computing - here), first=demand.off.layers * _PROMPT_WAVE)
+    return _reads(
+        demand,
+        values,
+        cold,
+        beside=(here, computing - here),
+        first=demand.off.layers * _PROMPT_WAVE,
+        readers_wait=demand.prompt_readers_wait,
+    )
 
 
-def _reads(demand: Demand, values: Values, cold: float, *, beside: tuple[float, ...], first: float = math.inf) -> Share:
+def _reads(
+    demand: Demand,
+    values: Values,
+    cold: float,
+    *,
+    beside: tuple[float, ...],
+    first: float = math.inf,
+    readers_wait: bool,
+) -> list[Share]:
     """Reads of `cold` bytes; `first` of them beside so many seconds of computing, the rest beside the next so many."""
     seconds = cold / values["disk"]
-    waited = seconds
-    if demand.asks:
-        parts = (min(cold, first), max(cold - first, 0.0))
-        waited = sum(max(part / values["disk"] - least, 0.0) for part, least in zip(parts, beside, strict=False))
-        if demand.readers_wait:
-            waited += cold / values["bringing"]
-    return Share(name="disk", device=CPU_LANE, seconds=max(seconds, waited), waited=waited, bytes=cold)
+    if not demand.asks:
+        return [_share("disk", CPU_LANE, seconds, cold)]
+    parts = (min(cold, first), max(cold - first, 0.0))
+    waited = sum(max(part / values["disk"] - least, 0.0) for part, least in zip(parts, beside, strict=False))
+    shares = [Share(name="disk", device=CPU_LANE, seconds=seconds, waited=waited, bytes=cold)]
+    if readers_wait:
+        shares.append(_share("bringing", CPU_LANE, cold / values["bringing"], cold))
+    return shares
 
 
 def _overhead(demand: Demand, values: Values) -> float:

@@ -11,6 +11,7 @@ _WHAT = {
     "attention": "attention, output and KV cache",
     "copies": "experts",
     "disk": "experts",
+    "bringing": "experts",
 }
 _BOUND = {
     "RAM bandwidth": "RAM bandwidth",
@@ -32,6 +33,8 @@ def bound_of(share: Share, kind: GpuKind | None, *, cpu_waits_for_memory: bool) 
     """
     if share.name in ("overhead", "disk"):
         return share.name
+    if share.name == "bringing":
+        return "disk"
     if share.name == "copies":
         return "PCIe" if kind in (GpuKind.DISCRETE, None) else "RAM bandwidth"
     if share.device == CPU_LANE:
@@ -71,6 +74,9 @@ def _figures(share: Share, layers: int, *, by_memory: bool) -> str:
         return f"{size} of {what} a token are copied to {share.device} at {rate}"
     if share.name == "disk":
         return f"{size} of {what} a token are not in main memory and are read at {rate}"
+    if share.name == "bringing":
+        took = f"{share.seconds * 1000:.1f} ms"
+        return f"{size} of {what} a token are not in main memory; bringing them there takes the processor {took}"
     if share.device == CPU_LANE and not by_memory:
         return f"its threads compute with {size} of {what} a token at {rate}"
     who = "the processor" if share.device == CPU_LANE else share.device

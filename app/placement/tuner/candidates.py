@@ -14,7 +14,7 @@ from app.placement.locking import may_lock
 from app.placement.memory import copies_weights, expert_bytes, fits, predict
 from app.placement.plan import CPU_LANE, DISK_LANE, STREAMS, Plan
 from app.placement.planner import make_plan
-from app.placement.resident import again_undecided
+from app.placement.resident import wished_again
 from app.placement.tuner.types import Candidate, Choice
 from app.placement.wishes import Wishes, wished_budget
 from app.units import format_bytes
@@ -190,7 +190,7 @@ class Candidates:
                 pool_bytes=plan.pool_bytes if choice.pool_bytes is None else choice.pool_bytes,
                 residency=plan.residency,
                 policy=plan.policy,
-                resident_bytes=again_undecided(plan),
+                resident_bytes=wished_again(plan),
                 experts_used=plan.experts_used,  # what changes answers is nothing to try
             )
             try:

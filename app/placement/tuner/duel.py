@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from app.placement.scenarios.figure import Figure
 from app.placement.tuner.types import Outcome
+from app.units import format_share
 
 ROUNDS = 5
 """Of both plans, taking turns. All five figures of one plan lie above those of an equal one in 1 of 252 cases."""
@@ -79,4 +80,4 @@ def _change(before: Sequence[float], after: Sequence[float]) -> float:
 
 def _words(before: Sequence[float], after: Sequence[float]) -> str:
     first, second = statistics.median(before), statistics.median(after)
-    return f"{first:.1f} → {second:.1f} tokens/s ({_change(before, after) - 1:+.1%})"
+    return f"{first:.1f} → {second:.1f} tokens/s ({format_share(_change(before, after) - 1, decimals=1, signed=True)})"

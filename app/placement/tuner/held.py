@@ -5,7 +5,7 @@ import msgspec
 from app.model.facts import ModelFacts
 from app.placement.lanes import gpu_lanes
 from app.placement.plan import Plan
-from app.placement.resident import again_undecided
+from app.placement.resident import wished_again
 from app.placement.wishes import AUTO_GPU, Wishes
 
 _SAME_POOL = 0.02
@@ -60,7 +60,7 @@ def wishes_to_hold(plan: Plan, usual: Plan, facts: ModelFacts, held: Held) -> Wi
         threads=plan.threads if held.threads else None,
         whole_layers=len(on_gpu) if held.places and first_layers and plan.gpu else None,
         pool_bytes=plan.pool_bytes if held.places else None,
-        resident_bytes=again_undecided(plan) if plan.residency == "mapped" else None,
+        resident_bytes=wished_again(plan),
         experts_used=plan.experts_used,
         goal=plan.goal,
     )

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from app.placement.tuner.candidates import Candidates
 from app.placement.tuner.duel import LEAST_GAIN, LEAST_PROMPT, ROUNDS, figure, verdict
 from app.placement.tuner.types import Budget, Candidate, Outcome, Trial, Tried, TuneResult
+from app.units import format_share
 
 SEARCH, COMPARISON = "search", "comparison"
 
@@ -141,7 +142,7 @@ class Tuner:
                 return False, f"The first plan failed, and so did all others: {self._first.failure}"
             if not any(record.outcomes or record.failure for record in self._records[1:]):
                 return False, f"No other plan was measured: {self._why_none()}."
-            return False, f"No other plan was faster by {LEAST_GAIN:.0%} or more in the search."
+            return False, f"No other plan was faster by {format_share(LEAST_GAIN)} or more in the search."
         if self._first.failure and self._reference is None:
             return True, f"The first plan failed ({self._first.failure}); this one was measured."
         if not self._after:
