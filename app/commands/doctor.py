@@ -16,13 +16,15 @@ from app.commands.common import (
     add_wishes,
     facts_of,
     print_json,
+    why_no_engine,
     wishes,
+    writable,
 )
-from app.commands.doctor_run import watched_answer
+from app.commands.doctor_run import watch_answer
 from app.commands.memory import checked_plan
 from app.doctor.diagnosis import RULES, Diagnosis, examine
 from app.doctor.hints import Hint
-from app.doctor.observation import Observation
+from app.doctor.observation import NO_ENGINE, NO_MODEL, Observation
 from app.doctor.record import (
     AnyLine,
     CalibrationLine,
@@ -50,6 +52,18 @@ from app.placement.evidence import evidence_for, planned
 from app.placement.placing import refuse_hopeless
 from app.units import format_bytes
 
+_MIB = 1024**2
+_OPTIONS = {
+    "gpu": "--gpu",
+    "n_ctx": "--ctx",
+    "threads": "--threads",
+    "pool_bytes": "--pool",
+    "kind": "--policy",
+    "lock_bytes": "--lock",
+    "residency": "--residency",
+    "resident_bytes": "--resident",
+}
+"""Which argument of `plan`, `chat` and this command changes what of a plan."""
 _HEADINGS = {"problem": "PROBLEM", "slower": "SLOWER", "note": "NOTE"}
 
 
@@ -91,6 +105,8 @@ def _run(parsed: argparse.Namespace) -> int:
         raise AppError(ErrorCode.BAD_USAGE, "--load needs a MODEL, and this machine.")
     if parsed.record is not None and (described is not None or parsed.replay is not None):
         raise AppError(ErrorCode.BAD_USAGE, "--record is for this machine.")
+    if parsed.record is not None:
+        writable(parsed.record)
     facts = facts_of(parsed.model) if parsed.model is not None else None
     notes: list[str] = []
     if parsed.replay is not None:
@@ -138,10 +154,10 @@ def _here(parsed: argparse.Namespace, facts: ModelFacts | None, notes: list[str]
         except AppError as error:
             if parsed.load:
                 raise
-            told = f" ({error.detail.strip().splitlines()[-1]})" if error.detail.strip() else ""
-            notes.append(f"The engine cannot be used, and no model is judged: {error.message}{told}")
+            notes.append(f"The engine cannot be used, and no model is judged: {why_no_engine(error)}")
             snapshot, machine = _probed(parsed, folder, None)
-            return _recorded(parsed, folder, snapshot, lines, Observation(machine=machine))
+            no_plan = NO_ENGINE if facts is not None else NO_MODEL
+            return _recorded(parsed, folder, snapshot, lines, Observation(machine=machine, no_plan=no_plan))
         snapshot, machine = _probed(parsed, folder, devices)
         machine = with_disk_speed(with_learnt(machine))
         lines.append(DiskLine(disk=machine.disk))
@@ -157,7 +173,11 @@ def _here(parsed: argparse.Namespace, facts: ModelFacts | None, notes: list[str]
         seen = Observation(machine=machine, engine_pid=client.pid)
         if facts is not None and parsed.load:
             refuse_hopeless(plan, machine)
-            lines += watched_answer(client, seen, plan, facts, quiet=parsed.json)
+            try:
+                watch_answer(client, seen, plan, facts, lines, quiet=parsed.json)
+            except AppError:
+                _keep_cut(parsed, folder, snapshot, lines, seen)
+                raise
         return _recorded(parsed, folder, snapshot, lines, seen)
 
 
@@ -177,6 +197,20 @@ def _recorded(
         private = (Path.home(), folders.data_folder(), folders.models_folder(), folder)
         write_record(folders.user_path(parsed.record), snapshot, lines, private)
     return observed(seen, lines)
+
+
+def _keep_cut(
+    parsed: argparse.Namespace, folder: Path, snapshot: Snapshot | None, lines: list[AnyLine], seen: Observation
+) -> None:
+    """Write what was seen before a failure, which a report of it is made for; the failure itself is told after."""
+    if snapshot is None:
+        return
+    try:
+        _recorded(parsed, folder, snapshot, lines, seen)
+    except AppError as error:
+        print(f"No record: {terminal.printable(error.message)}", file=sys.stderr)
+    else:
+        print(f"What was seen until then is in {terminal.printable(parsed.record)}.", file=sys.stderr)
 
 
 # ---- output ------------------------------------------------------------------------------------
@@ -207,15 +241,31 @@ def _now(seen: Observation, key: str) -> object:
 def _word(key: str, value: object) -> str:
     """A plan's value as a person reads it."""
     if value is None:
-        return "none"
+        return "as fits" if key == "resident_bytes" else "none"
+    if key == "resident_bytes" and value == 0:
+        return "as the system decides"
     return format_bytes(value) if key.endswith("_bytes") and isinstance(value, int) else str(value)
+
+
+def _option(key: str, value: object) -> str:
+    """The argument of `add_wishes` that makes a change; empty where there is none."""
+    name = _OPTIONS.get(key)
+    if name is None:
+        return ""
+    if value is None or (key.endswith("_bytes") and not value):
+        return f" ({name} {'none' if value is None else 'off'})"
+    if key.endswith("_bytes") and isinstance(value, int):
+        # The experts in memory are to have room for the last of them, too; of the others no more is free.
+        return f" ({name} {-(-value // _MIB) if key == 'resident_bytes' else value // _MIB}MiB)"
+    return f" ({name} {value})"
 
 
 def _print(diagnosis: Diagnosis, seen: Observation, notes: list[str]) -> None:
     for hint in diagnosis.hints:
         _print_hint(hint, seen)
     if not diagnosis.hints:
-        print("Nothing was found that should be changed.")
+        judged = "The rules that could be judged found nothing" if seen.machine.engine is None else "Nothing was found"
+        print(f"{judged} that should be changed.")
     print(f"{len(diagnosis.fine)} of {len(RULES)} rules found nothing.")
     if diagnosis.not_judged:
         print("Not judged:")
@@ -233,5 +283,5 @@ def _print_hint(hint: Hint, seen: Observation) -> None:
     print(f"  Do: {terminal.printable(hint.action)}")
     for change in hint.fix:
         now, then = (_word(change.key, value) for value in (_now(seen, change.key), change.value))
-        print(f"      plan: {change.key} {now} → {then}")
+        print(terminal.printable(f"      plan: {change.key} {now} → {then}{_option(change.key, change.value)}"))
     print()

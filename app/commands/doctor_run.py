@@ -23,17 +23,17 @@ BETWEEN_SECONDS = 0.25
 """Least time between two samples, and two looks at the expert cache."""
 
 
-def watched_answer(
-    client: EngineClient, seen: Observation, plan: Plan, facts: ModelFacts, *, quiet: bool
-) -> tuple[AnyLine, ...]:
-    """What a load and one measured answer showed, in order.
+def watch_answer(
+    client: EngineClient, seen: Observation, plan: Plan, facts: ModelFacts, lines: list[AnyLine], *, quiet: bool
+) -> None:
+    """Add what a load and one measured answer show to `lines`, in order; what was seen before a failure stays there.
 
     Raises:
         AppError: the model could not be loaded, or there is no answer.
     """
     loaded = terminal.load(client, plan, quiet=quiet)
     remember(seen.machine, loaded.buffers, loaded.observed)
-    lines: list[AnyLine] = [loaded]
+    lines.append(loaded)
     sampler = Sampler(client.pid, seen.machine.gpus, facts.files)
     try:
         finished = _answer(client, sampler, lines)
@@ -47,7 +47,6 @@ def watched_answer(
         sampler.close()
     if not quiet:
         print(f"[{terminal.figures(finished)}]\n", file=sys.stderr)
-    return tuple(lines)
 
 
 def _answer(client: EngineClient, sampler: Sampler, lines: list[AnyLine]) -> protocol.Finished:

@@ -5,13 +5,15 @@ from pathlib import Path
 
 import msgspec
 
-from app.commands.common import DEVICES_SECONDS, AddCommand, machine_of, print_json
+from app import terminal
+from app.commands.common import DEVICES_SECONDS, AddCommand, print_json, why_no_engine, writable
 from app.engine import protocol
 from app.engine.client import EngineClient
-from app.errors import EXIT_OK
+from app.errors import EXIT_OK, AppError
 from app.hardware import snapshot
 from app.hardware import words as hardware_words
 from app.hardware.facts import Machine, one_row_per_card
+from app.hardware.probe import probe
 from app.library import folders
 from app.library.disk_speed import with_disk_speed
 from app.library.load_memory import with_learnt
@@ -36,11 +38,7 @@ def _run(parsed: argparse.Namespace) -> int:
     if parsed.replay:
         machine = snapshot.read_snapshot(folders.user_path(parsed.replay)).machine()
     else:
-        with EngineClient() as client:
-            if parsed.record:
-                machine, taken_out = _recorded(client, folders.user_path(parsed.record))
-            else:
-                machine = machine_of(client)
+        machine, taken_out = _here(writable(parsed.record) if parsed.record else None)
         machine = with_disk_speed(with_learnt(machine))
     if parsed.json:
         print_json(msgspec.to_builtins(machine))
@@ -53,12 +51,25 @@ def _run(parsed: argparse.Namespace) -> int:
     return EXIT_OK
 
 
-def _recorded(client: EngineClient, path: Path) -> tuple[Machine, tuple[str, ...]]:
-    """This machine as the engine and the system see it now, written to `path`; and what was taken out of that."""
-    devices = client.request(protocol.ListDevices, protocol.Devices, timeout=DEVICES_SECONDS)
-    record, machine = snapshot.record(folders.models_folder(), devices.gpus, devices.build)
-    snapshot.write_snapshot(path, record)
-    return machine, record.scrubbed
+def _here(path: Path | None) -> tuple[Machine, tuple[str, ...]]:
+    """This machine as the engine and the system see it now, written to `path`; and what was taken out of that.
+
+    Where the engine cannot be used the others are asked all the same, and a note says why its devices are missing.
+    """
+    devices, notes, taken_out = None, tuple[str, ...](), tuple[str, ...]()
+    try:
+        with EngineClient() as client:
+            devices = client.request(protocol.ListDevices, protocol.Devices, timeout=DEVICES_SECONDS)
+    except AppError as error:
+        notes = (f"The engine cannot be used: {why_no_engine(error)}",)
+    gpus, build = (devices.gpus, devices.build) if devices is not None else ((), None)
+    if path is None:
+        machine = probe(folders.models_folder(), gpus, build)
+    else:
+        record, machine = snapshot.record(folders.models_folder(), gpus, build)
+        snapshot.write_snapshot(path, record)
+        taken_out = record.scrubbed
+    return msgspec.structs.replace(machine, notes=(*notes, *machine.notes)), taken_out
 
 
 def _print(machine: Machine) -> None:
@@ -74,7 +85,7 @@ def _print(machine: Machine) -> None:
         rows.append(("GPU", f"{names}: {hardware_words.describe_gpu(card[0])}"))
         rows += [("", words) for words in hardware_words.gpu_details(card[0])]
     if not machine.gpus:
-        rows.append(("GPU", "none found"))
+        rows.append(("GPU", "none found" if machine.engine else "not known: it is the engine that lists them"))
     rows.append(("Disk", hardware_words.describe_disk(machine.disk)))
     if machine.power and (words := hardware_words.describe_power(machine.power)):
         rows.append(("Power", words))
@@ -90,4 +101,4 @@ def _print(machine: Machine) -> None:
     rows += [("Note", note) for note in machine.notes]
     rows += [("Not seen", words) for words in hardware_words.unseen_words(machine)]
     for label, words in rows:
-        print(f"{label:<9}{words}")
+        print(f"{label:<9}{terminal.printable(words)}")

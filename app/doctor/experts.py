@@ -10,7 +10,7 @@ from app.hardware.facts import GpuKind
 from app.model.facts import ModelFacts
 from app.placement.cache.facts import LayerExperts, PoolFacts
 from app.placement.plan import CPU_LANE, DISK_LANE, Plan
-from app.units import format_bytes
+from app.units import format_bytes, format_share
 
 HOT_EXPERTS = "hot-experts"
 
@@ -65,14 +65,15 @@ def _misplaced(cache: protocol.CacheFacts, pool: PoolFacts, counts: _Counts) -> 
     kind = cache.policy.kind
     if kind not in ("frozen", "manual") and not counts.pinned_away:
         return None  # an automatic policy follows by itself
-    pinned = f" {counts.pinned_away / counts.all:.0%} are pinned to the CPU." if counts.pinned_away else ""
+    pinned = f" {format_share(counts.pinned_away / counts.all)} are pinned to the CPU." if counts.pinned_away else ""
     manual = kind in ("frozen", "manual")
     return Hint(
         rule=HOT_EXPERTS,
         title="Hot experts are stuck on the CPU",
-        evidence=f"Of {counts.all:,} routed experts in {cache.decode.tokens:,} tokens {counts.placed / counts.all:.0%} "
+        evidence=f"Of {counts.all:,} routed experts in {cache.decode.tokens:,} tokens "
+        f"{format_share(counts.placed / counts.all)} "
         f"are in the pool of {format_bytes(pool.allocated_bytes)} (policy “{kind}”); with the hottest in as many "
-        f"slots it would have been {counts.possible / counts.all:.0%}.{pinned}",
+        f"slots it would have been {format_share(counts.possible / counts.all)}.{pinned}",
         action="Let the pool hold the most used experts." if manual else "Make the pinned experts automatic again.",
         severity=SLOWER,
         fix=(Change(key="kind", value="decay"),) if manual else (),
@@ -99,9 +100,11 @@ def _room(seen: Observation, plan: Plan, facts: ModelFacts, cache: protocol.Cach
     return Hint(
         rule=HOT_EXPERTS,
         title="Hot experts are computed by the CPU though the card has room",
-        evidence=f"{misses:.0%} of the routed experts in {cache.decode.tokens:,} tokens were computed by the CPU; the "
+        evidence=f"{format_share(misses)} of the routed experts in {cache.decode.tokens:,} tokens were computed "
+        "by the CPU; the "
         f"pool has {format_bytes(plan.pool_bytes)}, and {format_bytes(free)} of {device} are free. Predicted from "
-        f"these counts: a pool of {format_bytes(size)} with the hottest holds {reached:.0%} of what is routed to.",
+        f"these counts: a pool of {format_bytes(size)} with the hottest holds {format_share(reached)} of what "
+        "is routed to.",
         action=f"Make the pool larger: {format_bytes(size)}.",
         fix=(Change(key="pool_bytes", value=size),),
     )

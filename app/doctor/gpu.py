@@ -1,7 +1,8 @@
 """Rules about graphics cards: not seen, narrow link, old driver, memory taken by others, slower than the processor."""
 
 from app.doctor.hints import NOTE, PROBLEM, SLOWER, Change, Hint, UnjudgedError
-from app.doctor.observation import NO_MODEL, Observation
+from app.doctor.observation import Observation
+from app.doctor.programs import may_be_closed
 from app.hardware.facts import Gpu, GpuKind, Pcie, UnusedCard, one_row_per_card
 from app.hardware.matching import maker
 from app.placement.plan import CPU_LANE, DISK_LANE
@@ -12,6 +13,7 @@ GPU_UNSEEN, NARROW_LINK, OLD_DRIVER = "gpu-unseen", "narrow-link", "old-driver"
 OTHER_PROGRAMS, SLOW_GPU = "other-programs", "slow-gpu"
 
 NARROW_LANES = 4
+"""As in slots of the chipset, M.2 adapters and Thunderbolt: a quarter of the sixteen of the main slot."""
 LEAST_CUDA_DRIVER = (525, 0)
 """NVIDIA's table of CUDA compatibility: CUDA 12 needs a driver of the 525 series or newer."""
 LEAST_CUDA = (12, 0)
@@ -170,12 +172,15 @@ def other_programs(seen: Observation) -> tuple[Hint, ...]:
 
 
 def _held(seen: Observation, gpu: Gpu) -> tuple[int, str, str] | None:
-    """What others hold of `gpu` in bytes, who, and the largest of them; None where nobody tells."""
+    """What others hold of `gpu` in bytes, who, and the largest to be closed; None where nobody tells."""
     others = [program for program in gpu.programs if program.pid != seen.engine_pid]
     counted = [(program.used_bytes, program.name) for program in others if program.used_bytes is not None]
     words = ", ".join(f"{name} ({format_bytes(used)})" for used, name in counted[:4])
     words = words or ", ".join(program.name for program in others[:4])
-    largest = others[0].name if counted or len(others) == 1 else ""
+    closable = [name for _, name in counted if may_be_closed(name)]
+    if not counted and len(others) == 1 and may_be_closed(others[0].name):
+        closable = [others[0].name]
+    largest = closable[0] if closable else ""
     sampled = seen.card_now(gpu.device)
     if seen.loaded is not None and sampled is not None and sampled.others_bytes is not None:
         return sampled.others_bytes, words, largest  # newer than the probe, which may name an engine of before
@@ -205,7 +210,7 @@ def _taken(gpu: Gpu, held: int, words: str, largest: str) -> Hint:
 def slow_gpu(seen: Observation) -> Hint | None:
     """A GPU in main memory, or a software driver, that was measured to be slower than the processor."""
     if seen.plan is None:
-        raise UnjudgedError(NO_MODEL)
+        raise UnjudgedError(seen.no_plan)
     doubtful = {gpu.device: gpu for gpu in seen.machine.gpus if gpu.kind is not GpuKind.DISCRETE}
     used = [device for device in seen.plan.gpus if device in doubtful]
     if not used:
@@ -223,9 +228,9 @@ def slow_gpu(seen: Observation) -> Hint | None:
                 rule=SLOW_GPU,
                 title="The processor is faster than this GPU",
                 evidence=f"{doubtful[device].name} ({device}) was measured to read {kind} weights at "
-                f"{best[kind] / 1e9:.1f} GB/s while decoding, the processor at {processor[kind] / 1e9:.1f}; the plan "
-                f"computes attention{f' and {len(on)} expert layers' if on else ''} there.",
-                action="Load the model without a GPU (`--gpu none`).",
+                f"{best[kind] / 1e9:.1f} GB/s while decoding, the processor at {processor[kind] / 1e9:.1f} GB/s; the "
+                f"plan computes attention{f' and {len(on)} expert layers' if on else ''} there.",
+                action="Load the model without a GPU.",
                 fix=(Change(key="gpu", value=None),),
                 about=device,
             )

@@ -21,13 +21,15 @@ def power_saver(seen: Observation) -> Hint | None:
         return None
     told = {"profile": power.profile, "governor": power.governor, "preference": power.preference}
     words = "; ".join(f"{name} {value}" for name, value in told.items() if value)
-    evidence = f"A power saver is on{f' ({words})' if words else ''}"
+    # Windows' own saver works beside any profile: choosing another one does not end it.
+    of_battery = not power.governor and not power.preference and power.profile not in ("low-power", "power saver")
+    evidence = f"{'The battery saver' if of_battery else 'A power saver'} is on{f' ({words})' if words else ''}"
     if power.on_battery:
         percent = "" if power.battery_percent is None else f" at {power.battery_percent} %"
         evidence += f", and the machine runs on its battery{percent}"
     action = "Choose a balanced or fast power mode in the system's settings"
-    if power.on_battery:
-        action = "Plug the machine in and choose a balanced or fast power mode"
+    if of_battery:
+        action = "Switch the battery saver off in the system's settings"
     return Hint(
         rule=POWER_SAVER, title="A power saver is on", evidence=f"{evidence}.", action=f"{action}.", severity=SLOWER
     )
@@ -152,7 +154,9 @@ def _measured(calibration: Calibration | None, threads: int, instead: int) -> st
     if both is None:
         return ""
     kind, here, there = both
-    return f" Measured with {kind} weights: {here / 1e9:.1f} GB/s with {threads}, {there / 1e9:.1f} with {instead}."
+    return (
+        f" Measured with {kind} weights: {here / 1e9:.1f} GB/s with {threads}, {there / 1e9:.1f} GB/s with {instead}."
+    )
 
 
 def _cores(count: int) -> str:

@@ -14,6 +14,7 @@ LOCKED, UNMAPPED, REPACKED, CONTEXT = "locked-memory", "unmapped-file", "repacke
 ANSWERS_TO_JUDGE = 3
 """A context is not called too large before so many answers."""
 LEAST_CONTEXT = 4096
+"""Tokens; less frees little and ends a conversation after a few long answers."""
 LEAST_FREED = 256 * 1024**2
 """Bytes of KV cache that are worth a reload: about what a pool needs to help."""
 
@@ -40,7 +41,9 @@ def single_channel(seen: Observation) -> Hint | None:
             "twice that, and answers of experts in main memory are predicted to be up to twice as fast"
         )
     action = "Add a module like this one in the other channel's slot"
-    if ram.free_slots == 0:
+    if sum(module.size_bytes > 0 for module in ram.modules) > 1:
+        action = "Move a module into the other channel's slot"
+    elif ram.free_slots == 0:
         action = "Put a module into each channel: two of half the size are faster than one"
     return Hint(rule=SINGLE_CHANNEL, title="Memory on a single channel", evidence=f"{evidence}.", action=f"{action}.")
 
@@ -165,8 +168,8 @@ def unused_context(seen: Observation) -> Hint | None:
         rule=CONTEXT,
         title="Context larger than is used",
         evidence=f"The context of {plan.n_ctx:,} tokens takes {format_bytes(now)} of {where} (by the model's tables); "
-        f"the longest of {answers.answers} answers used {answers.longest_tokens:,}. Predicted: with {wanted:,} tokens "
-        f"{format_bytes(freed)} become free.",
+        f"the longest of {answers.answers} answers used {answers.longest_tokens:,} of them. Predicted: with "
+        f"{wanted:,} tokens {format_bytes(freed)} become free.",
         action=f"Load the model with a context of {wanted:,} tokens.",
         severity=NOTE if device == CPU_LANE else SLOWER,
         fix=(Change(key="n_ctx", value=wanted),),

@@ -14,6 +14,7 @@ from app.placement.speed.calibration import Calibration
 from app.placement.speed.calibration_words import busy_note
 
 NO_MODEL = "It is judged for a model and its plan: name a model."
+NO_ENGINE = "The engine cannot be used, so that there is no plan to judge."
 NOT_LOADED = "It is judged while a model is loaded."
 NO_ANSWER = "It is judged by answers of the loaded model, and there was none yet."
 NOT_CALIBRATED = (
@@ -41,6 +42,7 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
         calibration: What the machine was measured to do.
         facts: The model.
         plan: How it is loaded, or would be.
+        no_plan: The sentence that says why there is no plan, where there is none.
         model_disk: The disk of the model's files.
         loaded: What the engine reported of its load as `plan` says.
         cache: The expert cache's facts, single experts included.
@@ -57,6 +59,7 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
     calibration: Calibration | None = None
     facts: ModelFacts | None = None
     plan: Plan | None = None
+    no_plan: str = NO_MODEL
     model_disk: Disk | None = None
     loaded: protocol.Loaded | None = None
     cache: protocol.CacheFacts | None = None
@@ -76,7 +79,7 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
             UnjudgedError: there is none.
         """
         if self.plan is None or self.facts is None:
-            raise UnjudgedError(NO_MODEL)
+            raise UnjudgedError(self.no_plan)
         return self.plan, self.facts
 
     @property
@@ -87,7 +90,7 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
             UnjudgedError: nothing is loaded.
         """
         if self.loaded is None:
-            raise UnjudgedError(NOT_LOADED if self.plan is not None else NO_MODEL)
+            raise UnjudgedError(NOT_LOADED if self.plan is not None else self.no_plan)
         return self.loaded
 
     @property

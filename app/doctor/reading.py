@@ -16,7 +16,7 @@ from app.model.facts import ModelFacts
 from app.placement.active_experts import facts_with
 from app.placement.cache.facts import MemoryFacts
 from app.placement.plan import DISK_LANE, Plan
-from app.units import format_bytes
+from app.units import format_bytes, format_share
 
 THRASHING, WARM_UP = "thrashing", "warm-up"
 CALM, THRASHES, WARMS = "calm", "thrashes", "warms"
@@ -217,9 +217,10 @@ def _thrashing_words(first: _Stretch, second: _Stretch, now: MemoryFacts, facts:
         f"{format_bytes(now.resident_bytes)} of the {format_bytes(now.total_bytes)} of experts are in memory, which is "
         f"all that the budget of {format_bytes(now.budget_bytes)} lets stay. Each token read "
         f"{_megabytes(first.cold_per_token)} and, {second.tokens} tokens later, still "
-        f"{_megabytes(second.cold_per_token)} from the disk, of the {_megabytes(facts.token_cycle_bytes)} of experts "
-        f"that it needs; {second.stalled:.0%} of the time in expert layers went by waiting for that. Meanwhile "
-        f"{first.lost + second.lost:,} experts went out of memory again"
+        f"{_megabytes(second.cold_per_token)} from the disk, where the experts that it needs have "
+        f"{_megabytes(facts.token_cycle_bytes)}; {format_share(second.stalled)} of the time in expert layers "
+        "went by waiting for "
+        f"that. Meanwhile {first.lost + second.lost:,} experts went out of memory again"
     )
     if now.trusted_bytes < now.budget_bytes:
         words += (
@@ -277,7 +278,7 @@ def _by_system(seen: Observation, facts: ModelFacts) -> _Course:
     )
     share, available = _share(samples[-1]), samples[-1].ram_available_bytes
     if share is not None:
-        counted += f"; {share:.0%} of the file's {format_bytes(facts.file_bytes)} are in memory"
+        counted += f"; {format_share(share)} of the file's {format_bytes(facts.file_bytes)} are in memory"
     if read < FALLING * first.read_bytes / first.seconds or _stays(samples, second, facts.file_bytes):
         return _Course(WARMS, f"{counted}. It reads less and less, or what it reads stays in memory")
     if available is not None:

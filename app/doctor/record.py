@@ -17,9 +17,10 @@ from app.engine.protocol import CacheFacts, Finished, Loaded
 from app.errors import AppError, ErrorCode
 from app.hardware.engine_files import EngineFiles
 from app.hardware.facts import Disk, Machine
+from app.hardware.files import plain_json
 from app.hardware.ram_programs import RamProgram
 from app.hardware.samples import Sample
-from app.hardware.snapshot import COMPOSED, RECORDED, Snapshot, read_snapshot
+from app.hardware.snapshot import COMPOSED, RECORDED, Snapshot, is_snapshot, other_version, read_snapshot
 from app.model.facts import ModelFacts
 from app.placement.plan import KV_TYPES, POLICIES, RESIDENCIES, Plan
 from app.placement.speed.calibration import Calibration
@@ -224,17 +225,12 @@ def read_record(path: Path) -> Record:
         raise AppError(ErrorCode.FILE_UNREADABLE, f"{path} cannot be read.", str(error)) from error
     if len(data) > _MOST_FILE_BYTES:
         raise _no_record(path, f"it is larger than {format_bytes(_MOST_FILE_BYTES)}")
+    data = plain_json(data)
+    if not data.strip():
+        raise _no_record(path, "it is empty, as of a file that was cut off")
     if not data.endswith(b"\n"):
         raise _no_record(path, "its last line has no end, as of a file that was cut off")
-    lines: list[AnyLine] = []
-    for number, text in enumerate(data.splitlines(), start=1):
-        try:
-            line = _decoder.decode(text)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise _no_record(path, f"line {number}: {error}") from error
-        for doubt in _doubted_figures(msgspec.to_builtins(line), ""):
-            raise _no_record(path, f"line {number}: {doubt}")
-        lines.append(line)
+    lines = _lines(path, data)
     head, rest = lines[0], lines[1:]
     if not isinstance(head, Head) or any(isinstance(line, Head) for line in rest):
         raise _no_record(path, "the first line, and no other, names the machine")
@@ -245,6 +241,22 @@ def read_record(path: Path) -> Record:
     for doubt in _doubted_lines(rest):
         raise _no_record(path, doubt)
     return Record(head=head, machine=_machine(path, head), lines=tuple(rest))
+
+
+def _lines(path: Path, data: bytes) -> list[AnyLine]:
+    lines: list[AnyLine] = []
+    for number, text in enumerate(data.splitlines(), start=1):
+        try:
+            line = _decoder.decode(text)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            if number == 1 and is_snapshot(data):
+                raise _no_record(path, "it is one of `probe --record`, which `doctor --snapshot` reads") from error
+            newer = other_version(text, RECORD_VERSION) if number == 1 else ""
+            raise _no_record(path, newer or f"line {number}: {error}") from error
+        for doubt in _doubted_figures(msgspec.to_builtins(line), ""):
+            raise _no_record(path, f"line {number}: {doubt}")
+        lines.append(line)
+    return lines
 
 
 def _machine(path: Path, head: Head) -> Machine:

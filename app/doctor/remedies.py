@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from app.doctor.hints import Change
 from app.doctor.memory import LEAST_FREED, enough_context, left_free
 from app.doctor.observation import Observation
+from app.doctor.programs import may_be_closed
 from app.model.facts import ModelFacts
 from app.placement.cache.facts import LayerExperts, MemoryFacts
 from app.placement.kv_cache import kv_bytes
 from app.placement.memory import uses_main_memory
 from app.placement.plan import DISK_LANE, Plan
-from app.units import format_bytes
+from app.units import format_bytes, format_share
 
 _MIB, _GIB = 1024**2, 1024**3
 LEAST_PROGRAM = _GIB
@@ -79,7 +80,7 @@ def _larger_budget(seen: Observation, plan: Plan, memory: MemoryFacts | None) ->
     room = min(available - memory.resident_bytes - left_free(plan), missing)
     if room <= 0 or room < min(LEAST_FREED, missing):
         return None
-    size = (memory.budget_bytes + room) // _MIB * _MIB
+    size = memory.total_bytes if room >= missing else (memory.budget_bytes + room) // _MIB * _MIB
     evidence = f"{format_bytes(available)} are available, those experts included"
     action = f"Keep up to {format_bytes(size)} of experts in main memory."
     return Remedy(action, evidence, (Change(key="resident_bytes", value=size),))
@@ -106,7 +107,7 @@ def _smaller_context(seen: Observation, plan: Plan, facts: ModelFacts) -> Remedy
 
 
 def _closed_program(seen: Observation, facts: ModelFacts, memory: MemoryFacts | None) -> Remedy | None:
-    largest = max(seen.programs, key=lambda its: its.bytes, default=None)
+    largest = max((its for its in seen.programs if may_be_closed(its.name)), key=lambda its: its.bytes, default=None)
     if largest is None or not LEAST_PROGRAM <= largest.bytes <= seen.machine.ram.total_bytes:
         return None
     evidence = f"{largest.name} holds {format_bytes(largest.bytes)} of main memory"
@@ -122,8 +123,8 @@ def _smaller_model(seen: Observation, facts: ModelFacts, memory: MemoryFacts | N
     most = held / ENOUGH_SHARE
     evidence = _with_more(seen, facts, memory, _GIB)
     if held < LEAST_SHARE * memory.total_bytes:
-        share = f"{held / max(memory.total_bytes, 1):.0%} of the experts fit; people advise against less than"
-        words = f"{share} {LEAST_SHARE:.0%}"
+        share = f"{format_share(held / max(memory.total_bytes, 1))} of the experts fit; people advise against less than"
+        words = f"{share} {format_share(LEAST_SHARE)}"
         evidence = f"{evidence}. {words}" if evidence else words
     return Remedy(
         f"Choose a smaller quantisation of this model, with about {format_bytes(int(most))} of experts.", evidence
@@ -139,8 +140,9 @@ def _with_more(seen: Observation, facts: ModelFacts, memory: MemoryFacts | None,
     wanted = min(held + more, memory.total_bytes)
     now, then = (_share_held(layers, facts, size) for size in (held, wanted))
     return (
-        f"Predicted from the experts that were routed to: the hottest {format_bytes(held)} of them make up {now:.0%} "
-        f"of what is needed, {format_bytes(wanted)} would {then:.0%}"
+        f"Predicted from the experts that were routed to: the hottest {format_bytes(held)} of them make up "
+        f"{format_share(now)} "
+        f"of what is needed, {format_bytes(wanted)} would {format_share(then)}"
     )
 
 

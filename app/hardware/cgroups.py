@@ -31,12 +31,18 @@ class MemoryLimit:
     reclaimable: tuple[str, ...]
 
 
-def memory_limits(root: KernelPath, total_bytes: int) -> tuple[MemoryLimit, ...]:
-    """Every limit that this program is under, of a machine with so much memory."""
+def memory_limits(root: KernelPath, total_bytes: int, process: str = "self") -> tuple[MemoryLimit, ...]:
+    """Every limit that a process is under, of a machine with so much memory.
+
+    Args:
+        root: What stands for "/".
+        total_bytes: The machine's main memory.
+        process: Its number, or "self" for this program.
+    """
     found = []
     for names, version in ((_MEMORY_V2, 2), (_MEMORY_V1, 1)):
         limit_names, use_name, reclaimable = names
-        for group in _groups(root, "memory", version):
+        for group in _groups(root, "memory", version, process):
             limits = [read_int(group / name) for name in limit_names]
             limit = min((each for each in limits if each is not None), default=total_bytes)
             if limit < total_bytes:  # version 1 writes "no limit" as a number near 2^63
@@ -78,19 +84,26 @@ def allowed_cpus(root: KernelPath) -> int | None:
     return max(1, math.ceil(min(quotas))) if quotas else None
 
 
-def _groups(root: KernelPath, controller: str, version: int) -> Iterator[KernelPath]:
-    """Folders of this program's group and of those above it: a limit on any of them binds.
+def _is_folder(path: KernelPath) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:  # without the limits main memory is still told
+        return False
+
+
+def _groups(root: KernelPath, controller: str, version: int, process: str = "self") -> Iterator[KernelPath]:
+    """Folders of a process's group and of those above it: a limit on any of them binds.
 
     Inside a container the path may name folders that only the host sees; the mounted top is then the
     container's own group.
     """
     mount = root / "sys/fs/cgroup"
-    for line in (read_text(root / "proc/self/cgroup") or "").splitlines():
+    for line in (read_text(root / f"proc/{process}/cgroup") or "").splitlines():
         number, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
         if version == 2 and number == "0" and not controllers:
             # Beside version 1 hierarchies, version 2 has a mount of its own.
-            top = mount / "unified" if (mount / "unified").is_dir() else mount
+            top = mount / "unified" if _is_folder(mount / "unified") else mount
         elif version == 1 and controller in controllers.split(","):
             top = mount / controller
         else:

@@ -105,6 +105,15 @@ def not_offered(gpus: Sequence[Gpu], nvidia: Sequence[NvidiaCard] | None, cards:
     )
 
 
+def not_asked_for(nvidia: Sequence[NvidiaCard] | None, cards: Sequence[DrmCard]) -> tuple[str, ...]:
+    """A sentence for each card in this machine where the engine could not be asked for its devices."""
+    return tuple(
+        f"{card.name} at {card.pci_id or 'an unknown place'} is in this machine; the engine did not tell whether it "
+        f"can use it{'' if card.driver else ', and no driver runs it'}."
+        for card in unused_cards((), nvidia, cards)
+    )
+
+
 def _complete(gpu: Gpu, nvidia: Sequence[NvidiaCard] | None, cards: Sequence[DrmCard], notes: list[str]) -> Gpu:
     if gpu.kind is GpuKind.SOFTWARE:
         return gpu

@@ -226,6 +226,8 @@ def _gpus(
     if build is not None:
         facts["unused_cards"] = graphics.unused_cards(gpus, nvidia, cards)
         notes += graphics.not_offered(gpus, nvidia, cards)
+    else:
+        notes += graphics.not_asked_for(nvidia, cards)
     return detailed, facts
 
 

@@ -8,6 +8,7 @@ import msgspec
 
 from app.errors import AppError, ErrorCode
 from app.hardware.facts import Cpu, Gpu, Machine, Ram
+from app.hardware.files import plain_json
 from app.units import format_bytes
 
 _MOST_FILE_BYTES = 1024**2
@@ -41,7 +42,7 @@ def read_profile(path: Path) -> Machine:
     if len(data) > _MOST_FILE_BYTES:
         raise _no_profile(path, f"it is larger than {format_bytes(_MOST_FILE_BYTES)}")
     try:
-        given = msgspec.json.decode(data)
+        given = msgspec.json.decode(plain_json(data))
         machine = msgspec.convert(given, Machine)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise _no_profile(path, str(error)) from error

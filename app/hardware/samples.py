@@ -112,7 +112,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
         engine_peak_bytes: The most of it since the engine was started.
         engine_major_faults: The engine's page faults that waited for the disk, since its start.
         engine_read_bytes: Bytes that were fetched from disks for the engine since its start.
-        ram_available_bytes: As in `facts.Ram`.
+        ram_available_bytes: As in `facts.Ram`, under the limits of the engine's own control group.
         model_share: Share of the model file that the operating system holds in memory, 0 to 1, by sampled pages
             where the file is large; on Windows the least that it can be (see `working_set`).
         gpus: One for each device, in the order given; empty where nobody asked for them.

@@ -13,6 +13,7 @@ import msgspec
 from app.hardware import cgroups, matching, memory
 from app.hardware.cpu_load import CpuLoadReader
 from app.hardware.facts import Gpu, GpuKind
+from app.hardware.files import read_text
 from app.hardware.gpu_load import software_load, unseen_load
 from app.hardware.gpu_memory import KERNEL, NVML, software_sample
 from app.hardware.kernel_now import KernelReader
@@ -94,7 +95,7 @@ class Sampler:
         self._linux = system.startswith("linux")
         self._machine_memory = machine_memory
         self._total_bytes = 0
-        self._memory_limits = Paced(lambda: cgroups.memory_limits(root, self._total_bytes), LIMITS_SECONDS)
+        self._memory_limits = Paced(self._read_limits, LIMITS_SECONDS)
         self._engine_pid = engine_pid
         self._process = process_reader(engine_pid, root, system)
         self._model_files = tuple(model_files)
@@ -210,6 +211,12 @@ class Sampler:
         except (OSError, NotSeenError) as error:
             reasons["ram_available_bytes"] = f"Main memory could not be read: {error}"
             return None
+
+    def _read_limits(self) -> tuple[cgroups.MemoryLimit, ...]:
+        """Limits on the engine, whose group may not be this program's; on this program where that is not told."""
+        engine = str(self._engine_pid)
+        told = read_text(self._root / f"proc/{engine}/cgroup") is not None
+        return cgroups.memory_limits(self._root, self._total_bytes, engine if told else "self")
 
     def _read_model(self, reasons: dict[str, str]) -> float | None:
         try:

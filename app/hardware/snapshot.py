@@ -8,6 +8,7 @@ import msgspec
 from app.errors import AppError, ErrorCode
 from app.hardware.answers import Answer, PlayedAnswers, RecordingAnswers
 from app.hardware.facts import EngineBuild, Gpu, Machine
+from app.hardware.files import plain_json
 from app.hardware.probe import Sources, probe
 from app.hardware.profile_file import doubts
 from app.hardware.scrub import scrubbed
@@ -24,6 +25,24 @@ class Hex(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Contents that are no text, in hexadecimal digits."""
 
     hex: str
+
+
+class Version(msgspec.Struct, frozen=True):
+    """The one field that files of every version have."""
+
+    version: int
+
+
+def other_version(data: bytes, known: int) -> str:
+    """That a file, or a line of one, is of another version than `known`, in words; empty where it does not say so.
+
+    Later versions may have fields that this one refuses, so that this is looked at where the rest cannot be read.
+    """
+    try:
+        version = msgspec.json.decode(data, type=Version).version
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return ""
+    return f"it is of version {version}, and this app reads {known}" if version != known else ""
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -130,6 +149,14 @@ def write_snapshot(path: Path, snapshot: Snapshot) -> None:
         raise AppError(ErrorCode.FOLDER_NOT_WRITABLE, f"{path} cannot be written.", str(error)) from error
 
 
+def is_snapshot(data: bytes) -> bool:
+    """Whether a file's contents are a snapshot of this version."""
+    try:
+        return msgspec.json.decode(data, type=Snapshot).version == SNAPSHOT_VERSION
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return False
+
+
 def read_snapshot(path: Path) -> Snapshot:
     """A snapshot from a file.
 
@@ -145,12 +172,15 @@ def read_snapshot(path: Path) -> Snapshot:
         raise AppError(ErrorCode.FILE_UNREADABLE, f"{path} cannot be read.", str(error)) from error
     if len(data) > _MOST_FILE_BYTES:
         raise _no_snapshot(path, f"it is larger than {format_bytes(_MOST_FILE_BYTES)}")
+    data = plain_json(data)
     try:
         snapshot = msgspec.json.decode(data, type=Snapshot)
         for content in snapshot.files.values():
             _bytes(content)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise _no_snapshot(path, str(error)) from error
+        if data.lstrip().startswith(b'{"type":"doctor_record"'):
+            raise _no_snapshot(path, "it is one of `doctor --record`, which `doctor --replay` reads") from error
+        raise _no_snapshot(path, other_version(data, SNAPSHOT_VERSION) or str(error)) from error
     if snapshot.version != SNAPSHOT_VERSION:
         raise _no_snapshot(path, f"it is of version {snapshot.version}, and this app reads {SNAPSHOT_VERSION}")
     return snapshot

@@ -66,7 +66,6 @@ class Chooser(QObject):
         self._background = background
         self._measure_machine = measure
         self._engine_busy = engine_busy
-        self._build: EngineBuild | None = None
         self._devices_id = 0
         self._asking = False
         self._choices = 0
@@ -89,17 +88,16 @@ class Chooser(QObject):
         if not event.id or event.id != self._devices_id:
             return False
         if isinstance(event, protocol.Devices):
-            self._build = event.build
-            self._measure(event.gpus)
+            self._measure(event.gpus, event.build)
         elif isinstance(event, protocol.Failed):
             self.failed.emit(client.error_of(event))
-            self._measure(())
+            self._measure((), None)
         return True
 
     def engine_lost(self) -> None:
         """The engine is gone: measure what can be seen without it, if that was asked for."""
         if self._asking:
-            self._measure(())
+            self._measure((), None)
 
     def _devices_late(self) -> None:
         if not self._asking:
@@ -111,11 +109,12 @@ class Chooser(QObject):
             AppError(ErrorCode.ENGINE_FAILED, "The engine did not list its devices in time.", "A driver may hang.")
         )
 
-    def _measure(self, gpus: tuple[Gpu, ...]) -> None:
+    def _measure(self, gpus: tuple[Gpu, ...], build: EngineBuild | None) -> None:
+        """Without the engine's answer there is no `build` either: an earlier one would say that it offers no GPU."""
         self._asking = False
         self._devices_id = 0
         self._patience.stop()
-        measure, build = self._measure_machine, self._build
+        measure = self._measure_machine
         job = self._background.run(lambda: measure(gpus, build))
         job.success(self.machine_found.emit).failure(self.failed.emit)
 

@@ -9,7 +9,12 @@ from pathlib import Path
 import pytest
 from short_model import build_short_demo
 
+from app import cli
+from app.commands import doctor
 from app.doctor.diagnosis import RULES
+from app.doctor.record import SampleLine, read_record
+from app.errors import AppError, ErrorCode
+from app.hardware.samples import Sample
 
 SNAPSHOTS = Path(__file__).resolve().parents[1] / "snapshots"
 KEYS = {"hints", "fine", "not_judged", "notes"}
@@ -81,7 +86,7 @@ def test_a_load_on_a_software_device_judges_how_the_model_answers_and_its_record
     assert kinds[:2] == ["doctor_record", "engine_files"]
     assert kinds.count("cache_facts") >= 3, "the engine was asked while it answered"
     words = run(home, "--replay", record).stdout
-    assert "plan: kind manual → lru" in words
+    assert "plan: kind manual → lru (--policy lru)" in words
     idle = next(hint for hint in found["hints"] if hint["rule"] == "idle-pool")
     assert "8.0 MiB was asked for" in idle["evidence"]
     assert "0 were computed in it" in idle["evidence"]
@@ -121,15 +126,80 @@ def test_this_machine_alone_can_be_recorded(home, tmp_path):
 
 def test_sizes_in_a_fix_are_told_as_people_read_them(home):
     done = run(home, "--replay", SNAPSHOTS / "memory_spills.jsonl")
-    assert "plan: pool_bytes 2.0 GiB → 640.0 MiB" in done.stdout
+    assert "plan: pool_bytes 2.0 GiB → 640.0 MiB (--pool 640MiB)" in done.stdout
 
 
-def test_an_engine_that_does_not_start_is_told_and_the_machine_judged_all_the_same(home, tmp_path):
+@pytest.mark.parametrize(
+    ("name", "option"),
+    [
+        ("vm_demo_thrashes_recorded", "(--resident 380MiB)"),
+        ("integrated_gpu_slower", "plan: gpu Vulkan0 → none (--gpu none)"),
+        ("pool_never_hit", "(--pool off)"),
+        ("threads_twice_the_cores", "(--threads 8)"),
+        ("mapped_file_thrashes", "(--ctx 4096)"),
+        ("repacked_where_memory_is_short", "(--residency mapped)"),
+        ("much_memory_locked", "(--lock 22"),
+    ],
+)
+def test_a_fix_names_the_argument_that_makes_it(home, name, option):
+    assert option in run(home, "--replay", SNAPSHOTS / f"{name}.jsonl").stdout
+
+
+def test_an_engine_that_does_not_start_is_told_and_the_machine_judged_all_the_same(home, model, tmp_path):
     """As where a scanner took one of the engine's libraries: importing it fails."""
     package = tmp_path / "llama_cpp"
     package.mkdir()
     (package / "__init__.py").write_text("raise FileNotFoundError('Shared library with base name llama not found')\n")
+    named = run_json(home, model, PYTHONPATH=str(tmp_path))
+    assert "engine cannot be used" in next(its["why"] for its in named["not_judged"] if its["rule"] == "idle-pool")
+    assert "rules that could be judged" in run(home, PYTHONPATH=str(tmp_path)).stdout
     found = run_json(home, PYTHONPATH=str(tmp_path))
     assert "The engine cannot be used" in found["notes"][0]
     assert "llama not found" in found["notes"][0]
     assert "did not" in next(its["why"] for its in found["not_judged"] if its["rule"] == "gpu-unseen")
+
+
+def test_a_record_that_cannot_be_written_is_told_before_the_model_is_loaded(home, model, tmp_path):
+    broken = tmp_path / "llama_cpp"
+    broken.mkdir()
+    (broken / "__init__.py").write_text("raise AssertionError('the engine was started')\n")
+    for path in (tmp_path / "none" / "x.jsonl", tmp_path):
+        done = run(home, model, "--load", "--record", path, PYTHONPATH=str(tmp_path))
+        assert done.returncode == 2, done.stderr
+        assert "could not be written" in done.stderr
+        assert "engine" not in done.stderr
+
+
+def test_a_record_of_before_is_kept_where_there_is_no_new_one(home, model, tmp_path):
+    broken = tmp_path / "llama_cpp"
+    broken.mkdir()
+    (broken / "__init__.py").write_text("raise ImportError('gone')\n")
+    before = tmp_path / "before.jsonl"
+    before.write_text("before\n")
+    for record in (before, tmp_path / "new.jsonl"):
+        assert run(home, model, "--load", "--record", record, PYTHONPATH=str(tmp_path)).returncode == 5
+    assert before.read_text() == "before\n"
+    assert not (tmp_path / "new.jsonl").exists()
+
+
+@pytest.mark.parametrize("unwritable", [False, True])
+def test_what_was_seen_before_the_engine_died_is_recorded(home, model, tmp_path, monkeypatch, capsys, unwritable):
+    record = tmp_path / "cut.jsonl"
+
+    def dies(_client, _seen, _plan, _facts, lines, *, quiet):
+        assert not quiet
+        lines.append(SampleLine(sample=Sample(time_seconds=1.0, engine_rss_bytes=77), decoding=True))
+        if unwritable:
+            record.mkdir()
+        raise AppError(ErrorCode.ENGINE_CRASHED, "The engine died.")
+
+    monkeypatch.setenv("EXPERT_LANES_HOME", str(home))
+    monkeypatch.setattr(doctor, "watch_answer", dies)
+    assert cli.main(["doctor", str(model), "--load", "--gpu", "none", "--record", str(record)]) == 5
+    told = capsys.readouterr().err
+    assert "The engine died." in told
+    if unwritable:
+        assert "No record: " in told
+    else:
+        assert "What was seen until then is in" in told
+        assert read_record(record).observation().latest.engine_rss_bytes == 77

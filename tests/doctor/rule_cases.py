@@ -49,7 +49,7 @@ CASES = {
     "thrashing": Case(
         "experts_thrash.jsonl",
         "experts_warm_up.jsonl",
-        ("9.0 GiB of the 16.3 GiB", "325 MB", "324 MB", "60%", "6,153 experts", "firefox holds 3.2 GiB"),
+        ("9.0 GiB of the 16.3 GiB", "325 MB", "324 MB", "60 %", "6,153 experts", "firefox holds 3.2 GiB"),
     ),
     "warm-up": Case(
         "experts_warm_up.jsonl",
@@ -87,7 +87,7 @@ CASES = {
     "hot-experts": Case(
         "pool_of_cold_experts.jsonl",
         "pool_of_hot_experts.jsonl",
-        ("21,136 routed experts in 220 tokens 10% are", "64%"),
+        ("21,136 routed experts in 220 tokens 10 % are", "64 %"),
         (("kind", "decay"),),
     ),
     "threads": Case(

@@ -2,6 +2,7 @@
 
 import pytest
 from doctor_factories import (
+    GIB,
     SNAPSHOTS,
     calibration,
     hint,
@@ -17,7 +18,7 @@ from doctor_factories import (
 
 from app.doctor.diagnosis import RULES, examine
 from app.doctor.hints import SEVERITIES
-from app.hardware.facts import CoreClass
+from app.hardware.facts import CoreClass, GpuProgram
 from app.placement.speed.calibration import CopyRate
 
 FIRES = [
@@ -85,6 +86,40 @@ def test_a_driver_that_hangs_is_named_as_the_reason_why_its_programs_are_not_jud
 
 def test_a_card_that_two_backends_offer_is_told_of_once():
     assert len(hints(seen_of("laptop_windows_nvidia_battery"), "other-programs")) == 1
+
+
+def holding(name, *programs):
+    """A machine whose first card is used by these programs: name and bytes of each."""
+    its = machine(name)
+    used = tuple(GpuProgram(pid=900 + n, name=word, used_bytes=size) for n, (word, size) in enumerate(programs))
+    return seen_of(replaced(its, gpus=(replaced(its.gpus[0], programs=used), *its.gpus[1:])))
+
+
+@pytest.mark.parametrize("desktop", ["gnome-shell", "Xorg", "dwm.exe", "kwin_wayland"])
+def test_the_desktop_itself_is_counted_and_not_to_be_closed(desktop):
+    found = hint(holding("desktop_nvidia_x16_dual_channel", (desktop, 2 * GIB), ("game", GIB)), "other-programs")
+    assert "3.0 GiB" in found.evidence
+    assert f"{desktop} (2.0 GiB)" in found.evidence
+    assert found.action == "Close game and plan the model again."
+    alone = hint(holding("desktop_nvidia_x16_dual_channel", (desktop, 2 * GIB)), "other-programs")
+    assert alone.action == "Close programs that use the graphics card and plan the model again."
+
+
+def test_windows_own_saver_is_ended_by_itself_and_not_by_another_profile():
+    found = hint(seen_of("laptop_windows_nvidia_battery"), "power-saver")
+    assert found.evidence.startswith("The battery saver is on (profile balanced)")
+    assert found.action == "Switch the battery saver off in the system's settings."
+    by_profile = hint(seen_of("laptop_intel_igpu_power_saver"), "power-saver")
+    assert by_profile.evidence.startswith("A power saver is on (profile low-power")
+    assert by_profile.action == "Choose a balanced or fast power mode in the system's settings."
+
+
+def test_two_modules_on_one_channel_need_no_third():
+    its = machine("laptop_nvidia_hybrid_single_channel")
+    module = next(each for each in its.ram.modules if each.size_bytes)
+    both = (module, replaced(module, slot="Controller0-ChannelA-DIMM1"))
+    found = hint(seen_of(replaced(its, ram=replaced(its.ram, modules=both, free_slots=2))), "single-channel")
+    assert found.action == "Move a module into the other channel's slot."
 
 
 def test_driver_and_libraries_of_two_versions_are_mended_by_a_restart():

@@ -80,6 +80,15 @@ def test_a_record_that_cannot_be_written_or_is_not_there_is_told(tmp_path):
     assert caught.value.code is ErrorCode.FILE_MISSING
 
 
+@pytest.mark.parametrize("coding", ["utf-16", "utf-8-sig"])
+def test_a_record_that_a_shell_or_an_editor_wrote_again_is_the_same(coding, tmp_path):
+    """PowerShell's `>` writes UTF-16 with Windows' ends of lines, and editors mark UTF-8."""
+    text = THRASH.decode().replace("\n", "\r\n")
+    once = read_record(beside(tmp_path, THRASH))
+    (tmp_path / "again.jsonl").write_bytes(text.encode(coding))
+    assert read_record(tmp_path / "again.jsonl") == once
+
+
 # ---- damaged and lying -------------------------------------------------------------------------
 
 
@@ -232,3 +241,14 @@ def test_lines_of_a_machine_alone_are_a_record_too(tmp_path):
     seen = read_record(tmp_path / "run.jsonl").observation()
     assert seen == Observation(machine=machine("laptop_ryzen_uma"), engine_files=EngineFiles(checked=3))
     assert not any(isinstance(line, ModelLine) for line in read_record(tmp_path / "run.jsonl").lines)
+
+
+def test_a_later_version_is_named_also_where_it_has_fields_that_this_one_does_not_know(tmp_path):
+    later = edited(THRASH, 0, lambda head: head.update(version=2, colour="red"))
+    assert "of version 2, and this app reads 1" in refused(beside(tmp_path, later))
+
+
+def test_a_snapshot_is_told_to_be_one(tmp_path):
+    path = tmp_path / "machine.jsonl"
+    path.write_bytes((SNAPSHOTS / MACHINES[0]).read_bytes())
+    assert "`doctor --snapshot` reads" in refused(path)

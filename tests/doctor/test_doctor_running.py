@@ -169,8 +169,8 @@ def routed(lanes, pins=None, kind="manual", slots=4):
 def test_a_pool_full_of_cold_experts_is_told_with_both_shares_and_can_be_filled_by_use():
     found = hint(routed("ccccgggg"), "hot-experts")
     assert "1,010 routed experts" in found.evidence
-    assert " 1% are in the pool" in found.evidence
-    assert "99%" in found.evidence
+    assert " 1 % are in the pool" in found.evidence
+    assert "99 %" in found.evidence
     assert [(its.key, its.value) for its in found.fix] == [("kind", "decay")]
 
 
@@ -184,7 +184,7 @@ def test_an_automatic_policy_is_given_time():
 
 def test_hot_experts_pinned_to_the_cpu_are_told():
     found = hint(routed("ccccgggg", pins="ccaaaaaa", kind="lru"), "hot-experts")
-    assert "69% are pinned to the CPU" in found.evidence
+    assert "69 % are pinned to the CPU" in found.evidence
     assert "automatic" in found.action
 
 

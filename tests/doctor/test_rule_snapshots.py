@@ -62,8 +62,8 @@ def test_a_real_engine_that_thrashes_is_told_with_what_it_counted():
     (hint,) = [hint for hint in examine(seen_in("vm_demo_thrashes_recorded.jsonl")).hints if hint.rule == "thrashing"]
     assert "99.7 MiB of the 379.7 MiB" in hint.evidence
     assert "59.7 MB and, 30 tokens later, still 58.1 MB" in hint.evidence
-    assert "21% of the time" in hint.evidence
-    assert hint.action == "Keep up to 379.0 MiB of experts in main memory."
+    assert "21 % of the time" in hint.evidence
+    assert hint.action == "Keep up to 379.7 MiB of experts in main memory."
     assert [change.key for change in hint.fix] == ["resident_bytes"]
 
 

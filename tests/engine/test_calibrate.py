@@ -14,6 +14,7 @@ from app.engine.client import EngineClient
 from app.errors import AppError, ErrorCode
 from app.hardware.cpu import read_cpu
 from app.placement.speed.calibration import Calibration
+from app.units import format_share
 
 PROGRAM = Path(__file__).parent / "calibrate_faulty.py"
 REQUEST = {"types": ("q4_0",), "threads": (1,), "devices": (), "seconds": 3.0, "machine": "this one"}
@@ -84,7 +85,7 @@ def test_how_busy_other_programs_were_is_kept_as_a_share_and_said_where_it_was_m
     assert 0 <= calibration.busy_share <= 1
     said = [sentence for sentence in calibration.skipped if sentence.startswith("Other programs kept")]
     assert bool(said) == (calibration.busy_share >= 0.1)
-    assert all(f"{calibration.busy_share:.0%}" in sentence for sentence in said)
+    assert all(format_share(calibration.busy_share) in sentence for sentence in said)
 
 
 def test_progress_is_told_in_words_and_never_goes_back(calibrated):

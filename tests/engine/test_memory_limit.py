@@ -1,5 +1,8 @@
 """The engine child with less main memory than its model: the same text, and an end in words where it cannot be."""
 
+import contextlib
+import os
+
 import pytest
 from engine_driver import answer, plan_for
 from memory_group import MemoryGroup, drop_pages
@@ -7,6 +10,8 @@ from memory_group import MemoryGroup, drop_pages
 from app.engine import protocol
 from app.engine.client import EngineClient
 from app.errors import AppError, ErrorCode
+from app.hardware.samples import MAIN_MEMORY
+from app.hardware.sampling import Sampler
 
 # Little beside the experts: what the process takes for itself counts, too.
 SMALL = {"n_ctx": 512, "n_batch": 64, "n_ubatch": 64, "threads": 1, "threads_batch": 1}
@@ -50,6 +55,17 @@ def test_killed_for_want_of_memory_while_it_loads_it_ends_with_a_typed_error(dem
     assert caught.value.code is ErrorCode.ENGINE_CRASHED
     assert "SIGKILL" in caught.value.message
     assert "memory runs out" in caught.value.message
+
+
+def test_samples_tell_what_is_available_below_a_limit_on_the_engine_alone():
+    limit = 512 << 20
+    with MemoryGroup(limit) as group, EngineClient(group.command) as client:
+        client.request(protocol.ListDevices, protocol.Devices)
+        told = []
+        for pid in (client.pid, os.getpid()):
+            with contextlib.closing(Sampler(pid, ())) as sampler:
+                told.append(sampler.sample(frozenset((MAIN_MEMORY,))).ram_available_bytes)
+    assert 0 < told[0] < limit < told[1]
 
 
 def test_a_limit_leaves_no_group_behind_when_the_test_in_it_fails(demo_model):

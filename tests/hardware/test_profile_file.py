@@ -178,3 +178,10 @@ def test_graphics_memory_of_a_machine_without_a_gpu_is_refused():
     with pytest.raises(AppError, match="no GPU") as caught:
         with_memory(msgspec.structs.replace(MACHINE, gpus=()), vram_bytes=GIB)
     assert caught.value.code is ErrorCode.BAD_USAGE
+
+
+@pytest.mark.parametrize("coding", ["utf-16", "utf-16-be", "utf-8-sig"])
+def test_a_profile_that_a_shell_or_an_editor_wrote_again_is_the_same(write, coding):
+    text = json.dumps(msgspec.to_builtins(MACHINE), ensure_ascii=False)
+    text = f"\ufeff{text}" if coding == "utf-16-be" else text
+    assert read_profile(write(text.encode(coding))) == MACHINE

@@ -77,6 +77,17 @@ def test_available_memory_respects_this_programs_limit(tmp_path):
         assert made.sample().ram_available_bytes == 3 * GIB
 
 
+def test_available_memory_respects_a_limit_on_the_engine_alone(tmp_path):
+    write(tmp_path, "proc/self/cgroup", "0::/app")
+    write(tmp_path, "sys/fs/cgroup/app/memory.max", 8 * GIB)
+    write(tmp_path, "sys/fs/cgroup/app/memory.current", 1 * GIB)
+    write(tmp_path, f"proc/{PID}/cgroup", "0::/engine")
+    write(tmp_path, "sys/fs/cgroup/engine/memory.max", 2 * GIB)
+    write(tmp_path, "sys/fs/cgroup/engine/memory.current", GIB // 2)
+    with sampler(tmp_path) as made:
+        assert made.sample().ram_available_bytes == 2 * GIB - GIB // 2
+
+
 def test_unreadable_main_memory_is_none_with_a_reason(tmp_path):
     write_process(tmp_path)
 

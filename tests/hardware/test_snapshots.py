@@ -368,3 +368,25 @@ def test_sources_that_say_anything_make_a_machine_or_one_clear_refusal(data):
     # A source that breaks instead of refusing is told with these words.
     told = [*probed.notes, *(each.why for each in probed.unseen)]
     assert not [words for words in told if " could not be read: " in words]
+
+
+def test_cards_are_told_also_where_the_engine_could_not_be_asked():
+    for name, words in (("desktop_nvidia_x16_dual_channel", "NVIDIA"), ("desktop_radeon_amdgpu", "AMD")):
+        snapshot = msgspec.structs.replace(read_snapshot(FOLDER / f"{name}.json"), gpus=(), engine=None)
+        probed = snapshot.machine()
+        assert probed.gpus == probed.unused_cards == ()
+        (note,) = [note for note in probed.notes if "the engine did not tell whether it can use it" in note]
+        assert words in note
+
+
+def test_a_later_version_is_named_also_where_it_has_fields_that_this_one_does_not_know(tmp_path):
+    later = json.loads(FILES[0].read_bytes()) | {"version": 2, "colour": "red"}
+    path = tmp_path / "later.json"
+    path.write_text(json.dumps(later), encoding="utf-8")
+    with pytest.raises(AppError, match="of version 2, and this app reads 1"):
+        read_snapshot(path)
+
+
+def test_a_record_of_a_model_is_told_to_be_one():
+    with pytest.raises(AppError, match="`doctor --replay` reads"):
+        read_snapshot(FOLDER / "pool_never_hit.jsonl")
