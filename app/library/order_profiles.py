@@ -1,4 +1,4 @@
-"""Named profiles of what the user ordered for a model's experts: pins, policy and the pool's size."""
+"""Named profiles of what the user ordered for a model's experts: pins, policy, pool and main memory."""
 
 import hashlib
 from datetime import UTC, datetime
@@ -9,7 +9,7 @@ import msgspec
 from app.errors import AppError, ErrorCode
 from app.library import folders
 from app.library.record_file import RecordFile
-from app.placement.cache.orders import check_policy, check_pool
+from app.placement.cache.orders import check_policy, check_pool, check_resident
 from app.placement.plan import PINS, CachePolicy, ExpertPin, Plan
 
 VERSION = 1
@@ -27,6 +27,8 @@ class OrderProfile(msgspec.Struct, frozen=True, kw_only=True):
         pins: Experts that were kept somewhere; all others were automatic.
         policy: How the pool was filled.
         pool_bytes: Requested bytes of the pool, 0 for none.
+        resident_bytes: Budget of main memory for experts in the file, as `Plan.resident_bytes`; unset where it was not
+            saved: by an earlier version, or because the experts were copied.
     """
 
     name: str
@@ -34,6 +36,7 @@ class OrderProfile(msgspec.Struct, frozen=True, kw_only=True):
     pins: tuple[ExpertPin, ...] = ()
     policy: CachePolicy = CachePolicy()
     pool_bytes: int = 0
+    resident_bytes: int | msgspec.UnsetType | None = msgspec.UNSET
 
 
 def profile_of(plan: Plan, name: str) -> OrderProfile:
@@ -50,6 +53,7 @@ def profile_of(plan: Plan, name: str) -> OrderProfile:
         pins=tuple(pin for pin in plan.pins if pin.pin != "auto"),
         policy=plan.policy,
         pool_bytes=plan.pool_bytes,
+        resident_bytes=plan.resident_bytes if plan.residency == "mapped" else msgspec.UNSET,
     )
 
 
@@ -173,6 +177,7 @@ def _check(profile: OrderProfile) -> None:
         raise AppError(ErrorCode.BAD_USAGE, "A profile's name is one line, with single spaces.")
     check_policy(profile.policy)
     check_pool(profile.pool_bytes, 0)
+    check_resident(profile.resident_bytes or 0)
     for pin in profile.pins:
         if pin.pin not in PINS:
             raise AppError(ErrorCode.BAD_USAGE, f"There is no pin '{pin.pin}'.")

@@ -6,6 +6,7 @@ import importlib
 import logging
 import os
 import signal
+import sys
 from pathlib import Path
 
 from PySide6.QtCore import QLocale, QTimer
@@ -81,6 +82,9 @@ def _run_with_store(application: QApplication) -> int:
     # Everything is saved by now.
     log.warning("the process ends although work of it still runs")
     logging.shutdown()
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:  # as in a program without a console
+            stream.flush()
     os._exit(status)
 
 

@@ -30,6 +30,7 @@ class LoadedSpeed(QObject):
         super().__init__(parent)
         self._controller = controller
         self._about: Plan | None = None
+        self._asked = 0
         self._speed: SpeedPrediction | None = None
         self._after: Finished | None = None
         controller.loaded.connect(self._look)
@@ -53,23 +54,24 @@ class LoadedSpeed(QObject):
             return
         known = self._about is not None and plan is not None and plan.loads_like(self._about)
         self._about = plan
-        if known:  # pins alone differ, or words
+        if known:  # words differ, or what it predicts: what is under way is of it too
             return
+        self._asked += 1
         if plan is None or facts is None or machine is None:
             self._show(None, None)
             return
         # The former prediction stays until the new one is there: a change of the pool is no reason to know nothing.
-        after = controller.cache.last_finished
+        after, asked = controller.cache.last_finished, self._asked
         job = controller.background.run(lambda: _predicted(plan, facts, machine))
-        job.success(lambda speed: self._take(plan, speed, after)).failure(lambda error: self._failed(plan, error))
+        job.success(lambda speed: self._take(asked, speed, after)).failure(lambda error: self._failed(asked, error))
 
-    def _take(self, plan: Plan, speed: SpeedPrediction | None, after: Finished | None) -> None:
-        if plan is self._about:
+    def _take(self, asked: int, speed: SpeedPrediction | None, after: Finished | None) -> None:
+        if asked == self._asked:
             self._show(speed, after)
 
-    def _failed(self, plan: Plan, error: AppError) -> None:
+    def _failed(self, asked: int, error: AppError) -> None:
         log.info("the speed is not predicted: %s", error.message)
-        if plan is self._about:
+        if asked == self._asked:
             self._show(None, None)
 
     def _show(self, speed: SpeedPrediction | None, after: Finished | None) -> None:

@@ -24,9 +24,9 @@ class Answered:
         finished: Its figures, as the engine measured them.
         plan: The plan that gave it, with its predicted memory; None where it was no single one.
         seen: What it tells of that plan; None where it tells nothing.
-        why_not: Why its speed tells nothing of a plan: CHANGED (another pool or policy meanwhile), DIFFERENT (the
-            engine loaded otherwise than planned), SHORT (too few tokens) or UNCOUNTED (nobody counted what the pool
-            missed); empty where it does.
+        why_not: Why its speed tells nothing of a plan: CHANGED (another pool, budget or policy meanwhile), DIFFERENT
+            (the engine loaded otherwise than planned), SHORT (too few tokens) or UNCOUNTED (nobody counted what the
+            pool missed); empty where it does.
     """
 
     finished: Finished
@@ -94,7 +94,7 @@ class MeasuredAnswers(QObject):
         """Forget the plan of the running answer where it holds no more."""
         controller, plan = self._controller, self._controller.loaded_plan
         same = plan is not None and self._plan is not None and plan.loads_like(self._plan)
-        if not same or controller.cache.resizing:
+        if not same or controller.cache.resizing or controller.cache.budgeting:
             self._plan = None
 
     def _judged(self, finished: Finished, plan: Plan | None) -> Answered:

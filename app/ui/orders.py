@@ -1,7 +1,7 @@
 """Everything done by hand to experts, pool, policy and plan: each is one step of one history that undoes exactly."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import replace
 
 import msgspec
 from PySide6.QtCore import QObject, Signal
@@ -37,26 +37,10 @@ from app.ui.refusals import (
     ordered_plan,
     pin_text,
 )
-from app.ui.verdicts import Offer, Refusal, Verdict, Way
+from app.ui.verdicts import Done, Offer, Refusal, Verdict, Way
 from app.ui.words import in_bytes
 
 __all__ = ["Done", "Offer", "Orders", "Refusal"]
-
-
-@dataclass(frozen=True)
-class Done:
-    """An order that was carried out.
-
-    Attributes:
-        text: What was done, as the history calls it.
-        cells: Experts that were pinned or made automatic, by layer.
-        layers: Layers that moved as a whole, and the lane they are in now.
-    """
-
-    text: str
-    cells: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
-    layers: tuple[int, ...] = ()
-    lane: str = ""
 
 
 class Orders(QObject):
@@ -211,19 +195,25 @@ class Orders(QObject):
         self.moved.emit(Done(text, cells=cells_of(changed_pins(before, plan))))
         return True
 
-    def set_all(self, pins: Pins, policy: CachePolicy, pool_bytes: int | None, text: str) -> bool:
-        """Order everything at once, as one step: these pins and no others, a policy, a pool's size.
+    def set_all(
+        self, pins: Pins, policy: CachePolicy, pool_bytes: int | None, text: str, memory: MemoryBudget | None = None
+    ) -> bool:
+        """Order everything at once, as one step: these pins and no others, a policy, sizes of pool and main memory.
 
         Args:
             pins: The experts to keep somewhere; all others become automatic.
             policy: How the pool is filled.
             pool_bytes: Its size; None to leave it.
             text: The name of the step.
+            memory: The budget of main memory for mapped experts; None to leave it.
         """
         scene = self.scene()
         if scene is None:
             return False
         after, remarks = ordered_plan(scene, scene.plan, pins, policy, pool_bytes)
+        if memory is not None and memory.bytes != after.resident_bytes:
+            fitting, _name, why = judge_budget(replace(scene, plan=after), memory.bytes)
+            after, remarks = fitting or after, (*remarks, *([why] if why else ()))
         changed = self.edit_plan(after, text)
         if remarks:
             self.refused.emit(Refusal(" ".join(remarks)))

@@ -12,6 +12,9 @@ from app.ui.theme import set_role
 from app.ui.truth_words import (
     devices_in_words,
     expert_device_in_words,
+    expert_memory_detail,
+    expert_memory_in_short,
+    expert_memory_in_words,
     lanes_in_words,
     memory_in_detail,
     memory_in_short,
@@ -43,9 +46,26 @@ class TruthLine(FactRow):
         self.speed = Fact(keeps=True)
         self.difference = Fact(keeps=True)
         self.expert_device = Fact(keeps=True)
+        self.expert_memory = Fact(keeps=True)
         super().__init__(
-            (self.model, self.devices, self.difference, self.memory, self.speed, self.expert_device),
-            (self.devices, self.model, self.memory, self.expert_device, self.speed, self.difference),
+            (
+                self.model,
+                self.devices,
+                self.difference,
+                self.memory,
+                self.speed,
+                self.expert_device,
+                self.expert_memory,
+            ),
+            (
+                self.devices,
+                self.model,
+                self.memory,
+                self.expert_memory,
+                self.expert_device,
+                self.speed,
+                self.difference,
+            ),
             parent,
         )
         self._controller = controller
@@ -57,6 +77,7 @@ class TruthLine(FactRow):
             (self.speed, self.tr("Speed")),
             (self.difference, self.tr("Differences from the plan")),
             (self.expert_device, self.tr("Expert device")),
+            (self.expert_memory, self.tr("Main memory for experts")),
         ):
             fact.set_name(name)
         self._predicted = LoadedSpeed(controller, self)
@@ -102,6 +123,10 @@ class TruthLine(FactRow):
             speed_in_detail(speed, finished, after=after),
         )
         self._show_pool()
+        memory = cache.facts.memory if cache.facts else None
+        self.expert_memory.show_fact(
+            expert_memory_in_words(plan, memory), expert_memory_in_short(memory), expert_memory_detail(memory)
+        )
         self._show_difference(report)
 
     def _show_difference(self, report: Loaded) -> None:
@@ -147,6 +172,7 @@ class TruthLine(FactRow):
         self.model.show_fact(words.get(controller.state, self.tr("No model is loaded")))
         self.devices.show_fact("")
         self.difference.show_fact("")
+        self.expert_memory.show_fact("")
         if plan is None or facts is None or controller.state == LENT:
             for fact in (self.memory, self.speed, self.expert_device):
                 fact.show_fact("")

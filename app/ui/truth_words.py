@@ -4,6 +4,7 @@ from PySide6.QtCore import QCoreApplication
 
 from app.engine.protocol import Finished, Loaded
 from app.hardware.facts import Machine
+from app.placement.cache.facts import MemoryFacts
 from app.placement.comparison import memory_table
 from app.placement.memory import predicted_use
 from app.placement.memory_learning import device_totals
@@ -148,6 +149,50 @@ def pool_detail(cache: ExpertCache) -> str:
             size=in_bytes(pool.locked_bytes)
         )
     return words
+
+
+def expert_memory_in_words(plan: Plan, memory: MemoryFacts | None) -> str:
+    """Requested budget of main memory for experts in the file, and what is in it; empty where none runs."""
+    if memory is None or not memory.budget_bytes:
+        return ""
+    translate = QCoreApplication.translate
+    requested = translate("TruthLine", "what fits")
+    if plan.resident_bytes is not None:
+        requested = in_bytes(plan.resident_bytes)
+    words = translate(
+        "TruthLine", "Experts in main memory: requested {requested}, budget {budget}, {resident} of {total} in memory"
+    )
+    return words.format(
+        requested=requested,
+        budget=in_bytes(memory.budget_bytes),
+        resident=in_bytes(memory.resident_bytes),
+        total=in_bytes(memory.total_bytes),
+    )
+
+
+def expert_memory_in_short(memory: MemoryFacts | None) -> str:
+    """What is in memory of the budget; empty where `expert_memory_in_words` is."""
+    if memory is None or not memory.budget_bytes:
+        return ""
+    words = QCoreApplication.translate("TruthLine", "Experts {resident} of {budget} in memory")
+    return words.format(resident=in_bytes(memory.resident_bytes), budget=in_bytes(memory.budget_bytes))
+
+
+def expert_memory_detail(memory: MemoryFacts | None) -> str:
+    """What is to be known beside: a budget that cannot be used whole, and what the system may not take."""
+    if memory is None or not memory.budget_bytes:
+        return ""
+    translate, lines = QCoreApplication.translate, []
+    if memory.trusted_bytes < min(memory.budget_bytes, memory.total_bytes):
+        words = translate("TruthLine", "The system took experts back: only {size} of the budget are used.")
+        lines.append(words.format(size=in_bytes(memory.trusted_bytes)))
+    if memory.locked_bytes:
+        words = translate("TruthLine", "{size} of them are locked: the system may not take them.")
+        lines.append(words.format(size=in_bytes(memory.locked_bytes)))
+    if memory.own_bytes:
+        words = translate("TruthLine", "{size} of them were read past the system's cache.")
+        lines.append(words.format(size=in_bytes(memory.own_bytes)))
+    return "\n".join((*lines, memory.reason) if memory.reason else lines)
 
 
 def memory_in_short(plan: Plan, report: Loaded) -> str:

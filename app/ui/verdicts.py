@@ -1,9 +1,25 @@
-"""What comes of an order: what can be done of it, why the rest is refused, and the ways out. Data, no Qt."""
+"""What comes of an order: what was or can be done of it, why the rest is refused, and the ways out. Data, no Qt."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from app.ui.live_plan import Pins
+
+
+@dataclass(frozen=True)
+class Done:
+    """An order that was carried out.
+
+    Attributes:
+        text: What was done, as the history calls it.
+        cells: Experts that were pinned or made automatic, by layer.
+        layers: Layers that moved as a whole, and the lane they are in now.
+    """
+
+    text: str
+    cells: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    layers: tuple[int, ...] = ()
+    lane: str = ""
 
 
 @dataclass(frozen=True)

@@ -94,7 +94,7 @@ def test_one_made_while_other_programs_were_busy_is_found_only_where_there_is_no
     calibrations.keep(busy)
     found = find("mine", "1")
     assert found.calibration == busy
-    assert "measured while other programs were busy (with 60% of the processor): measure again" in found.sentence
+    assert "measured while other programs were busy (with 60 % of the processor): measure again" in found.sentence
     calibrations.keep(calibration(days=5))
     assert find("mine", "1").age_days == 5
 

@@ -46,6 +46,26 @@ def test_a_saved_profile_is_read_again_with_pins_policy_pool_and_date(profiles):
     assert read.saved_at.endswith("+00:00")
 
 
+@pytest.mark.parametrize("budget", [None, 0, 14 * 1024**3])
+def test_the_budget_of_main_memory_is_kept_where_experts_lie_in_the_file(profiles, budget):
+    mapped = msgspec.structs.replace(PLAN, residency="mapped", resident_bytes=budget)
+    profiles.save(profile_of(mapped, "mapped"))
+    profiles.save(profile_of(msgspec.structs.replace(PLAN, residency="repacked"), "copied"))
+    copied, read = profiles.all()
+    assert read.resident_bytes == budget
+    assert copied.resident_bytes is msgspec.UNSET
+
+
+def test_a_file_of_a_version_that_kept_no_budget_is_read_and_orders_none(profiles):
+    profiles.path.parent.mkdir(parents=True)
+    before = {"name": "a", "saved_at": "2026-11-01T10:00:00+00:00", "pins": [], "policy": {}, "pool_bytes": 7}
+    profiles.path.write_bytes(msgspec.json.encode({"version": 1, "model": "5c21", "profiles": [before]}))
+    (read,) = profiles.all()
+    assert (read.pool_bytes, read.resident_bytes) == (7, msgspec.UNSET)
+    profiles.save(read, replace=True)
+    assert b"resident_bytes" not in profiles.path.read_bytes()
+
+
 def test_profiles_are_told_by_name_and_each_model_has_its_own(profiles):
     for name in ("b", "A", "c"):
         profiles.save(profile_of(PLAN, name))
@@ -105,6 +125,7 @@ def test_a_file_of_another_model_is_not_taken_for_this_ones(profiles):
     "changes",
     [
         {"pool_bytes": -1},
+        {"resident_bytes": -1},
         {"policy": CachePolicy(decay=7.0)},
         {"pins": (ExpertPin(layer=0, expert=1, pin="moon"),)},
         {"name": ""},

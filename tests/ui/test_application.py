@@ -93,6 +93,7 @@ application._warm_up = threading.Event().wait
 """
     done = run_window(home, hanging)
     assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["Wizard"], "what was printed is not lost with the process"
     log = (home / "logs" / "window.log").read_text("utf-8")
     assert "window closed" in log
     assert "the process ends although work of it still runs" in log

@@ -6,7 +6,7 @@ import threading
 import msgspec
 import numpy as np
 import pytest
-from ui_factories import make_machine
+from ui_factories import GIB, make_machine
 
 from app.engine import protocol
 from app.errors import AppError, ErrorCode
@@ -28,9 +28,8 @@ from app.ui.graphs.specs import (
     RAM,
     SPLIT,
     SPLIT_CPU,
-)
+)  # fmt: skip
 
-GIB = 1024**3
 DEVICE = "Vulkan0"
 
 
@@ -339,9 +338,6 @@ def test_a_gpu_that_is_gone_keeps_its_rows_and_says_so_until_it_is_back(make_rec
         controller._set_machine(make_machine())
     assert recorder.known == (DEVICE,)
     assert not recorder.reasons.get(f"{GPU}.{DEVICE}")
-
-
-# ---- what the engine tells --------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -1,5 +1,7 @@
 """The knob "Memory for experts": worked by mouse and keys, live, with its words and its refusals."""
 
+from dataclasses import replace
+
 import pytest
 from controller_driver import PATIENCE
 from knobs_driver import FACTS, box_of, by_keyboard, by_mouse, choose, load, page_over, press, settled, typed, value
@@ -44,8 +46,21 @@ def test_it_says_in_words_what_is_chosen(make_page, qtbot):
     box = box_of(page, KEY)
     assert box.accessibleName() == "Memory for experts"
     assert (box.text(), value(page, KEY)) == ("what fits", None)
-    assert f"As much of the {in_bytes(EVERYTHING)} of experts as fits when the model is loaded" in text(page)
+    assert f"At the load the engine chose {in_bytes(EVERYTHING)}: so much of" in text(page)
     assert "Takes effect at once, without a reload." in text(page)
+
+
+def test_what_fits_names_the_size_that_the_engine_chose_once_it_is_known_and_a_forecast_does_not_change(
+    make_page, qtbot
+):
+    planned = make_page(loaded=False)
+    assert f"As much of the {in_bytes(EVERYTHING)} of experts as fits when the model is loaded" in text(planned)
+    page = make_page("--memory-mib", 64)
+    qtbot.waitUntil(lambda: "At the load the engine chose 64.0 MiB: so much of the 128.0 MiB" in text(page))
+    seen = page.situation()
+    assert (seen.chosen, replace(seen, chosen=0)) == (64 * MIB, seen)
+    typed(page, KEY, "32", qtbot)
+    assert "engine chose" not in text(page)
 
 
 def test_a_typed_size_is_set_live_and_undone_by_back(make_page, qtbot):

@@ -6,10 +6,11 @@ from lane_driver import hang, leave, picture, shown_view
 from PySide6.QtCore import QPoint, QRect, QRectF, Qt
 from PySide6.QtWidgets import QWidget
 from told_board import POOL_DEVICE, ToldController, routed_model, told_state
+from ui_factories import make_experts
 
 from app.ui.lanes import motion
 from app.ui.lanes.flights import MOST, Flights
-from app.ui.lanes.lane_flash import board_kind
+from app.ui.lanes.lane_flash import AWAY, TO_GPU, TO_MEMORY, board_kind, change_color, ways_of
 from app.ui.lanes.lane_overlay import offer_strip
 from app.ui.lanes.lane_view import LaneView
 from app.ui.lanes.mime import pack_cells
@@ -80,11 +81,11 @@ def test_a_few_experts_fly_from_where_they_were_to_where_they_are(lanes, state, 
     flights.fly(change, (gpu, cpu))
     assert flights.active
     assert flights.isVisible()
-    by_way = {ghost.to_gpu: ghost for ghost in flights.ghosts}
-    assert set(by_way) == {True, False}
-    assert by_way[True].start.topLeft().toPoint() == before.topLeft() + QPoint(350, 0)
-    assert by_way[True].end.topLeft().toPoint() == gpu.cell_rect(0, 1).topLeft()
-    assert by_way[False].end.topLeft().toPoint() == cpu.cell_rect(0, 0).topLeft() + QPoint(350, 0)
+    by_way = {ghost.going: ghost for ghost in flights.ghosts}
+    assert set(by_way) == {TO_GPU, AWAY}
+    assert by_way[TO_GPU].start.topLeft().toPoint() == before.topLeft() + QPoint(350, 0)
+    assert by_way[TO_GPU].end.topLeft().toPoint() == gpu.cell_rect(0, 1).topLeft()
+    assert by_way[AWAY].end.topLeft().toPoint() == cpu.cell_rect(0, 0).topLeft() + QPoint(350, 0)
     flights.parentWidget().grab()
     qtbot.waitUntil(lambda: not flights.active)
     assert flights.isHidden()
@@ -176,7 +177,7 @@ def test_no_ghost_flies_over_the_words_of_a_drop(lanes, state, controller, movin
     assert hang(gpu, pack_cells(state.model, {0: (1, 2)}))
     strip = offer_strip(gpu, gpu.drops.offer)
     there = QRect(gpu.viewport().mapTo(both, strip.topLeft()), strip.size())
-    flights._places = [(QRectF(there.adjusted(-9, -9, 9, 9)), True)]
+    flights._places = [(QRectF(there.adjusted(-9, -9, 9, 9)), TO_GPU)]
     seen_over = both.grab(there).toImage()
     around = both.grab(there.adjusted(-6, -6, 6, 6)).toImage()
     flights.hide()
@@ -188,3 +189,17 @@ def test_no_ghost_flies_over_the_words_of_a_drop(lanes, state, controller, movin
 
 def test_what_a_plan_calls_a_lane_tells_its_kind():
     assert [board_kind(lane) for lane in ("CUDA0", "CPU", "disk")] == ["gpu", "cpu", "disk"]
+
+
+def test_an_expert_that_is_read_from_disk_has_the_colour_of_memory_and_not_that_of_the_gpu(theme):
+    controller = ToldController()
+    controller.tell({0: make_experts((0,) * 8, memory="ddddrrrr")})
+    state = told_state(controller)
+    told = make_experts((0,) * 8, lanes="gccccccg", slots=2, memory="drddrrdr")
+    change = changed(state, controller, lambda: controller.tell({0: told}))
+    ways = dict(zip(change.experts.tolist(), ways_of(state.board, change).tolist(), strict=True))
+    # 0: from the disk to the GPU, 1: into memory, 6: out of memory, 7: from memory to the GPU.
+    assert ways == {0: TO_GPU, 1: TO_MEMORY, 6: AWAY, 7: TO_GPU}
+    colors = theme.colors
+    shown = [change_color(colors, going) for going in (TO_GPU, TO_MEMORY, AWAY)]
+    assert shown == [colors.gpu, colors.cpu, colors.warning]

@@ -69,6 +69,23 @@ def plan_of(machine=MACHINE, **fields):
 # ---- rates --------------------------------------------------------------------------------------
 
 
+def test_neither_the_time_between_answers_nor_that_of_a_prompt_makes_a_disk_look_slow():
+    rates = MemoryRates()
+    rates.take(0.0, totals(10, 10), answering=True)
+    rates.take(1.0, totals(20, 30), answering=True)
+    before = rates.rates
+    assert before.bytes_per_second == pytest.approx(20 * MIB)
+    rates.take(1.5, totals(20, 30), answering=False)
+    assert rates.rates == before, "what the last answer ended with stays to be told"
+    rates.take(11.0, totals(20, 30), answering=True)
+    assert rates.rates is None, "of the next answer nothing is known yet"
+    rates.take(19.0, totals(20, 30), answering=True)  # its prompt
+    rates.take(20.0, totals(22, 34), answering=True)
+    assert rates.rates is None
+    rates.take(21.0, totals(32, 54), answering=True)
+    assert rates.rates.bytes_per_second == pytest.approx(20 * MIB)
+
+
 def test_reading_costs_what_two_readings_differ_by():
     rates = MemoryRates()
     assert rates.rates is None

@@ -1,9 +1,14 @@
 """The profiles menu of the lanes dock: save, load, compare, replace, delete, reset; and files that cannot be read."""
 
+import threading
+
+import msgspec
 import pytest
 from controller_driver import PATIENCE
 from lanes_driver import MIB, engine_pins, engine_pool, entries, load_on_cpu, show
+from memory_driver import budget_of, mapped_panel
 from PySide6.QtWidgets import QDialogButtonBox, QInputDialog
+from ui_factories import make_facts
 
 from app.library.order_profiles import OrderProfiles, profile_of
 from app.placement.plan import CachePolicy
@@ -178,3 +183,55 @@ def test_words_name_layers_as_runs_and_not_too_many(panel):
     assert pins.startswith("60 experts are on the GPU in the profile, automatic now: layer 0: 0–2; layer 1: 0–2")
     assert pins.endswith("; and in 8 more layers.")
     assert profile_text(profile) == "60 on the GPU, pool 16.0 MiB, policy decay"
+
+
+def test_a_profile_keeps_the_budget_of_main_memory_and_one_that_has_none_leaves_it(loaded_controller, theme, qtbot):
+    panel = mapped_panel(loaded_controller(), theme, qtbot, budget=16 * MIB)
+    save(panel, qtbot, "half")
+    store(panel).save(msgspec.structs.replace(panel.profiles.profiles[0], name="old", resident_bytes=msgspec.UNSET))
+    panel.profiles.refresh()
+    until_known(qtbot, panel, "half", "old")
+    assert "memory for experts: 16.0 MiB" in next(iter(profile_entries(panel, "half")))
+    assert "memory" not in next(iter(profile_entries(panel, "old")))
+    panel.orders.set_memory(8 * MIB)
+    qtbot.waitUntil(lambda: budget_of(panel) == 8, timeout=PATIENCE)
+    half, old = panel.profiles.profiles
+    assert comparison(half, panel._controller.plan) == ("Memory for experts: 16.0 MiB in the profile, 8.0 MiB now.",)
+    assert comparison(old, panel._controller.plan) == ()
+    profile_entries(panel, "old")["Load"].trigger()
+    assert panel._controller.plan.resident_bytes == 8 * MIB
+    steps = panel.orders.stack.count()
+    profile_entries(panel, "half")["Load"].trigger()
+    assert panel.orders.stack.count() == steps + 1
+    qtbot.waitUntil(lambda: budget_of(panel) == 16, timeout=PATIENCE)
+    panel.orders.stack.undo()
+    qtbot.waitUntil(lambda: budget_of(panel) == 8, timeout=PATIENCE)
+
+
+def test_a_budget_of_a_profile_that_there_is_no_room_for_is_told(panel, qtbot):
+    plan = panel._controller.plan
+    mapped = msgspec.structs.replace(plan, residency="mapped", resident_bytes=16 * MIB)
+    assert plan.residency != "mapped"
+    store(panel).save(profile_of(mapped, "in the file"))
+    panel.profiles.refresh()
+    until_known(qtbot, panel, "in the file")
+    profile_entries(panel, "in the file")["Load"].trigger()
+    assert "copied into the processor’s faster layout" in panel.notice.text.replace("'", "’")
+    assert panel._controller.plan.resident_bytes is None
+
+
+def test_a_profile_whose_deletion_ends_when_another_model_is_shown_is_not_offered_there(panel, qtbot, monkeypatch):
+    save(panel, qtbot, "a")
+    go_on, real = threading.Event(), OrderProfiles.delete
+
+    def slow(its, name):
+        assert go_on.wait(10)
+        real(its, name)
+
+    monkeypatch.setattr(OrderProfiles, "delete", slow)
+    panel.profiles.delete(panel.profiles.profiles[0])
+    panel._controller._set_facts(make_facts(fingerprint="another"))
+    go_on.set()
+    qtbot.waitUntil(lambda: not panel._controller.background.busy, timeout=PATIENCE)
+    assert panel.notice.text == ""
+    assert panel.profiles.profiles == ()

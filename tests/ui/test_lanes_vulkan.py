@@ -32,9 +32,7 @@ def make_panel(demo_model, store, home, theme, qtbot, monkeypatch):  # noqa: F81
     def make():
         controller = Controller(Engine(), store, home, sampling=lambda: (Sampling(temperature=0), 4))
         controllers.append(controller)
-        lost = []
-        controller.failed.connect(lost.append)
-        waiting = until(qtbot, lost)
+        waiting = until(qtbot, controller)
         controller.probe()
         controller.choose_model(demo_model)
         waiting(lambda: controller.machine is not None and controller.facts is not None)

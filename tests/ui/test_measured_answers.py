@@ -4,6 +4,7 @@ import msgspec
 import pytest
 from controller_driver import PATIENCE, answer, choose, until
 from curve_driver import MIB, pooled
+from memory_driver import load_mapped
 
 from app.ui.measured_answers import CHANGED, DIFFERENT, SHORT
 from app.ui.orders import Orders
@@ -105,3 +106,18 @@ def test_answers_of_a_model_stay_known_over_a_reload_and_the_last_one_does_not(q
         controller.load_again()
     assert controller.answers.last is None
     assert len(controller.answers.observations) == 1
+
+
+def test_an_answer_that_begins_while_a_budget_is_on_its_way_tells_of_no_plan(qtbot, make_controller, tmp_path):
+    controller = make_controller("--tokens", 30)
+    choose(qtbot, controller, tmp_path)
+    load_mapped(controller, qtbot)
+    answer(qtbot, controller)
+    assert controller.answers.last.why_not == ""
+    with qtbot.waitSignal(controller.finished, timeout=PATIENCE):
+        assert Orders(controller).set_memory(8 * MIB)
+        controller.ask("Hello?")
+        assert controller.cache.budgeting
+    assert controller.answers.last.why_not == CHANGED
+    answer(qtbot, controller)
+    assert controller.answers.last.plan.resident_bytes == 8 * MIB

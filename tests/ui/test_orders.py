@@ -5,8 +5,6 @@ import json
 import msgspec
 import pytest
 from controller_driver import PATIENCE, answer, choose, seen, until
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from PySide6.QtCore import QObject
 from ui_factories import MIB
 
@@ -383,47 +381,3 @@ def test_pins_survive_a_crash_and_go_into_the_next_load(live, qtbot, tmp_path):
         controller.load()
     assert pins_of(controller.loaded_plan) == {(0, 2): "gpu"}
     answer(qtbot, controller)
-
-
-CELLS = st.dictionaries(st.integers(0, 3), st.lists(st.integers(0, 7), min_size=1, max_size=8, unique=True), min_size=1)
-STEPS = st.one_of(
-    st.tuples(st.just("pin"), CELLS, st.sampled_from(["gpu", "cpu", "auto"])),
-    st.tuples(st.just("to_lane"), CELLS, st.sampled_from(["Vulkan0", "CPU", "disk"])),
-    st.tuples(
-        st.just("move_layers"), st.lists(st.integers(0, 3), min_size=1), st.sampled_from(["Vulkan0", "CPU", "disk"])
-    ),
-    st.tuples(st.just("set_pool"), st.sampled_from([0, 8 * MIB, 12 * MIB, 16 * MIB])),
-    st.tuples(st.just("undo")),
-    st.tuples(st.just("redo")),
-)
-
-
-@given(steps=st.lists(STEPS, max_size=10))
-@settings(
-    max_examples=25,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
-def test_any_sequence_of_orders_undoes_to_where_it_began_in_plan_and_engine(orders_of_now, steps, qtbot):
-    controller, orders = orders_of_now
-    first = controller.plan
-    for name, *arguments in steps:
-        getattr(orders.stack if name in ("undo", "redo") else orders, name)(*arguments)
-    settled(qtbot, controller)
-    wanted = pins_of(controller.plan)
-    for layer, pins in engine_pins(controller).items():
-        letters = ["agc"[("auto", "gpu", "cpu").index(wanted.get((layer, expert), "auto"))] for expert in range(8)]
-        assert pins == "".join(letters)
-    assert engine_pool(controller) == controller.plan.pool_bytes
-    while orders.stack.canUndo():
-        orders.stack.undo()
-    assert controller.plan == first
-    settled(qtbot, controller)
-    assert set(engine_pins(controller).values()) == {"a" * 8}
-    assert engine_pool(controller) == 16 * MIB
-    orders.stack.clear()
-
-
-@pytest.fixture
-def orders_of_now(live):
-    return live()

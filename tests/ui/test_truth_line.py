@@ -2,12 +2,19 @@
 
 import msgspec
 import pytest
-from controller_driver import PATIENCE, answer, until
+from controller_driver import PATIENCE, answer, choose, until
+from memory_driver import load_mapped, mapped_plan
 
+from app.placement.cache.facts import MemoryFacts
 from app.ui.controller import FAILED
 from app.ui.orders import Orders
 from app.ui.truth_line import TruthLine
-from app.ui.truth_words import speed_in_short, speed_in_words
+from app.ui.truth_words import (
+    expert_memory_detail,
+    expert_memory_in_words,
+    speed_in_short,
+    speed_in_words,
+)
 
 MIB = 1024**2
 
@@ -29,8 +36,6 @@ def make_line(qtbot):
 @pytest.fixture
 def pooled(make_controller, qtbot, tmp_path):
     """A controller whose model is loaded with a pool of 16 MiB."""
-    from controller_driver import choose
-
     from app.placement.plan import CPU_LANE
     from app.placement.planner import with_lanes
 
@@ -153,3 +158,62 @@ def test_without_prediction_or_answer_nothing_is_made_up():
     assert speed_in_words(None, None, loaded=True) == "Speed: nothing predicted or measured yet"
     assert speed_in_words(None, None, loaded=False) == ""
     assert speed_in_short(None, None) == ""
+
+
+@pytest.mark.parametrize(("budget", "requested"), [(None, "what fits"), (16 * MIB, "16.0 MiB")])
+def test_a_budget_of_main_memory_is_told_as_requested_and_as_it_is_filled(
+    make_controller, make_line, qtbot, tmp_path, budget, requested
+):
+    controller = make_controller("--memory-mib", 16, "--tokens", 60)
+    choose(qtbot, controller, tmp_path)
+    line = make_line(controller)
+    load_mapped(controller, qtbot, budget=budget)
+    until(qtbot, lambda: f"requested {requested}, budget 16.0 MiB, 0 B of 32.0 MiB in memory" in line.text)
+    answer(qtbot, controller)
+    until(qtbot, lambda: "16.0 MiB of 32.0 MiB in memory" in line.text)
+    assert line.expert_memory.short == "Experts 16.0 MiB of 16.0 MiB in memory"
+    assert line.expert_memory.accessibleName().startswith("Main memory for experts: Experts in main memory")
+    with qtbot.waitSignal(controller.loaded, timeout=PATIENCE):
+        controller.set_plan(mapped_plan(controller, residency="repacked"))
+        controller.load()
+    until(qtbot, lambda: controller.cache.facts is not None)
+    assert line.expert_memory.full == "", "experts that were copied have no budget"
+
+
+def test_where_the_system_decides_or_nothing_is_loaded_no_budget_is_told(make_controller, make_line, qtbot, tmp_path):
+    controller = make_controller()
+    choose(qtbot, controller, tmp_path)
+    line = make_line(controller)
+    load_mapped(controller, qtbot, budget=16 * MIB)
+    until(qtbot, lambda: line.expert_memory.full != "")
+    orders = Orders(controller)
+    orders.set_memory(0)
+    until(qtbot, lambda: line.expert_memory.full == "")
+    orders.set_memory(8 * MIB)
+    until(qtbot, lambda: "requested 8.0 MiB, budget 8.0 MiB" in line.text)
+    controller.end_engine()
+    until(qtbot, lambda: line.expert_memory.full == "")
+
+
+def test_what_of_a_budget_cannot_be_used_or_taken_away_is_in_its_tip():
+    memory = MemoryFacts(
+        budget_bytes=16 * MIB,
+        trusted_bytes=8 * MIB,
+        resident_bytes=8 * MIB,
+        total_bytes=32 * MIB,
+        evictions=0,
+        stale=3,
+        reads=True,
+        locked_bytes=4 * MIB,
+        own_bytes=2 * MIB,
+        reason="The limit of locked memory is 4 MiB.",
+    )
+    assert expert_memory_detail(memory).splitlines() == [
+        "The system took experts back: only 8.0 MiB of the budget are used.",
+        "4.0 MiB of them are locked: the system may not take them.",
+        "2.0 MiB of them were read past the system's cache.",
+        "The limit of locked memory is 4 MiB.",
+    ]
+    whole = msgspec.structs.replace(memory, trusted_bytes=16 * MIB, locked_bytes=0, own_bytes=0, reason="")
+    assert expert_memory_detail(whole) == ""
+    assert expert_memory_detail(None) == expert_memory_in_words(None, None) == ""

@@ -312,6 +312,15 @@ def test_a_size_that_is_being_chosen_is_not_given_to_another_model(qtbot, make_p
     assert pool_of(page) == 8 * MIB
 
 
+def test_a_handle_that_is_held_when_the_other_kind_of_memory_is_chosen_orders_nothing(make_page):
+    page = make_page()
+    drag(page, 8 * MIB, 20 * MIB, release=False)
+    page.tiers.chosen.emit()
+    assert not page.plot.dragging
+    QTest.mouseRelease(page.plot.viewport(), Qt.MouseButton.LeftButton, pos=page.plot.place_of(20 * MIB).toPoint())
+    assert pool_of(page) == page.plot.pool_bytes == 8 * MIB
+
+
 def test_the_box_sends_the_size_that_was_typed(qtbot, make_page):
     page = make_page()
     page.box.box.setFocus()
@@ -367,6 +376,10 @@ def test_a_refusal_is_said_with_its_offers_and_gone_with_the_next_order(make_pag
     assert "There is no room." not in page.text
     orders.refused.emit(refusal)  # of somebody else's order
     assert "There is no room." not in page.text
+    drag(page, 8 * MIB, 20 * MIB)
+    assert "There is no room." in page.text
+    page._controller._set_facts(make_facts(fingerprint="another"))
+    assert "There is no room." not in page.text, "what was offered is for the model before"
     monkeypatch.setattr(orders, "set_pool", real)
 
 

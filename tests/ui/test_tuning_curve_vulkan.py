@@ -17,6 +17,7 @@ from vulkan_driver import (  # noqa: F401 - fixtures
 from app.engine.protocol import Sampling
 from app.library.routing_records import recorded_hits
 from app.placement.plan import CPU_LANE, Plan
+from app.placement.speed.learning import LEAST_DECODED
 from app.ui.controller import READY, Controller
 from app.ui.engine import Engine
 from app.ui.orders import Orders
@@ -25,7 +26,7 @@ from app.ui.tuning import evidence as evidence_module
 from app.ui.tuning.curve_page import CurvePage
 from app.ui.tuning.evidence import TuningEvidence
 
-TOKENS = 40
+TOKENS = LEAST_DECODED + 4
 
 
 @pytest.fixture
@@ -34,6 +35,7 @@ def make_page(demo_model, store, home, theme, qtbot, monkeypatch):  # noqa: F811
     monkeypatch.setenv("GGML_VK_VISIBLE_DEVICES", "0")
     monkeypatch.setattr(evidence_module, "AFTER_ANSWER_MILLISECONDS", 300)
     monkeypatch.setattr(evidence_module, "LEAST_MILLISECONDS", 300)
+    monkeypatch.setattr(evidence_module, "LATE_READINGS", 1000)
     made = []
 
     def make():
@@ -42,9 +44,7 @@ def make_page(demo_model, store, home, theme, qtbot, monkeypatch):  # noqa: F811
         evidence = TuningEvidence(controller)
         page = CurvePage(controller, Orders(controller), evidence, theme)
         made.append((controller, evidence, page))
-        lost = []
-        controller.failed.connect(lost.append)
-        waiting = until(qtbot, lost)
+        waiting = until(qtbot, controller)
         controller.probe()
         controller.choose_model(demo_model)
         waiting(lambda: controller.machine is not None and controller.facts is not None)
@@ -85,7 +85,7 @@ def test_a_drag_resizes_the_pool_and_an_answer_is_measured_and_recorded(make_pag
         size = controller.plan.pool_bytes
         assert abs(size - 200 * MIB) < 8 * MIB
         waiting(lambda: not controller.cache.resizing and controller.cache.facts.pool.requested_bytes == size)
-        controller.ask("Tell me about the sea.")
+        controller.ask("The sea?")
         waiting(lambda: controller.state == READY and page.measured)
         (measured,) = page.measured
         assert 0.9 * size < measured.pool_bytes <= size

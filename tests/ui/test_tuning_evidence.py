@@ -1,6 +1,8 @@
 """What the tuning dock knows of model and machine: read off the UI thread, anew when it may be another."""
 
+import itertools
 import threading
+import time
 
 import pytest
 from controller_driver import answer, choose, until
@@ -122,10 +124,16 @@ def test_an_answer_is_known_of_soon_after_and_readings_are_apart(
 ):
     monkeypatch.setattr(evidence_module, "AFTER_ANSWER_MILLISECONDS", 30)
     monkeypatch.setattr(evidence_module, "LEAST_MILLISECONDS", 40)
-    reads = []
-    real = evidence_module._read
-    monkeypatch.setattr(evidence_module, "_read", lambda *given: reads.append(given) or real(*given))
+    monkeypatch.setattr(evidence_module, "LATE_READINGS", 50)  # a busy machine keeps an answer's speed late
     controller = make_controller("--tokens", 30, "--token-ms", "1")
+    reads, run = [], controller.background.run
+
+    def noted(function):
+        if "TuningEvidence" in function.__qualname__:
+            reads.append(time.monotonic())
+        return run(function)
+
+    monkeypatch.setattr(controller.background, "run", noted)
     SpeedMemory(controller)
     choose(qtbot, controller, tmp_path)
     with qtbot.waitSignal(controller.loaded, timeout=10000):
@@ -138,7 +146,7 @@ def test_an_answer_is_known_of_soon_after_and_readings_are_apart(
     for _ in range(3):
         answer(qtbot, controller)
     until(qtbot, lambda: len(evidence.observations) == 4)
-    assert len(reads) <= 5
+    assert min(after - before for before, after in itertools.pairwise(reads[1:])) > 0.025
 
 
 def test_nothing_is_read_on_the_ui_thread_nor_while_nobody_looks(
@@ -160,3 +168,33 @@ def test_nothing_is_read_on_the_ui_thread_nor_while_nobody_looks(
     until(qtbot, lambda: evidence.recorded is not None)
     assert threads
     assert threading.main_thread() not in threads
+
+
+def test_a_routing_that_is_saved_late_is_found_without_another_answer_and_looked_for_a_few_times_only(
+    qtbot, make_controller, make_evidence, monkeypatch, tmp_path
+):
+    monkeypatch.setattr(evidence_module, "AFTER_ANSWER_MILLISECONDS", 10)
+    monkeypatch.setattr(evidence_module, "LEAST_MILLISECONDS", 10)
+    reads = []
+    real = evidence_module._read
+
+    def read(facts, machine):
+        reads.append(facts)
+        if len(reads) == 3:  # the first is of the chosen model, the second comes too soon after the answer
+            record(facts)
+        return real(facts, machine)
+
+    controller = make_controller()
+    choose(qtbot, controller, tmp_path)
+    with qtbot.waitSignal(controller.loaded, timeout=10000):
+        controller.load()
+    monkeypatch.setattr(evidence_module, "_read", read)
+    evidence = make_evidence(controller)
+    until(qtbot, lambda: len(reads) == 1 and not controller.background.busy)
+    answer(qtbot, controller)
+    until(qtbot, lambda: evidence.recorded is not None)
+    assert len(reads) == 3
+    answer(qtbot, controller)  # of which nothing is ever saved
+    most = 3 + 1 + evidence_module.LATE_READINGS
+    until(qtbot, lambda: len(reads) == most and not controller.background.busy)
+    assert not evidence._after_answers.isActive()

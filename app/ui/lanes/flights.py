@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QWidget
 from shiboken6 import isValid
 
 from app.ui.lanes.board import Board, Change
-from app.ui.lanes.lane_flash import change_color, goes_to_gpu
+from app.ui.lanes.lane_flash import AWAY, TO_GPU, TO_MEMORY, change_color, ways_of
 from app.ui.lanes.lane_overlay import offer_strip
 from app.ui.lanes.lane_view import LaneView
 from app.ui.lanes.motion import FRAME_MILLISECONDS, MILLISECONDS, eased, motion_wanted
@@ -31,13 +31,13 @@ class Ghost:
     Attributes:
         began: When, in seconds of the clock that does not jump.
         start, end: Where from and where to.
-        to_gpu: False for one that was evicted.
+        going: TO_GPU, TO_MEMORY, or AWAY for one that was evicted.
     """
 
     began: float
     start: QRectF
     end: QRectF
-    to_gpu: bool
+    going: int
 
     @cached_property
     def _way(self) -> tuple[tuple[float, float, float], tuple[float, float, float]]:
@@ -66,7 +66,7 @@ class Flights(QWidget):
         super().__init__(over)
         self._theme = theme
         self._ghosts: list[Ghost] = []
-        self._places: list[tuple[QRectF, bool]] = []
+        self._places: list[tuple[QRectF, int]] = []
         self._around = QRectF()
         self._views: tuple[LaneView, ...] = ()
         self._timer = QTimer(self)
@@ -121,7 +121,7 @@ class Flights(QWidget):
             self.hide()
             return
         before = self._around
-        self._places = [(ghost.at((now - ghost.began) * 1000 / MILLISECONDS), ghost.to_gpu) for ghost in self._ghosts]
+        self._places = [(ghost.at((now - ghost.began) * 1000 / MILLISECONDS), ghost.going) for ghost in self._ghosts]
         self._around = QRectF()
         for place, _ in self._places:
             self._around |= place
@@ -129,18 +129,18 @@ class Flights(QWidget):
         self.update((self._around | before).toAlignedRect().adjusted(-2, -2, 2, 2))
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        """The ghosts: filled ones go to the GPU, hollow ones leave it. None flies over the words of a drop."""
+        """The ghosts: filled ones come to the GPU or into memory, hollow ones go. None flies over a drop's words."""
         painter = QPainter(self)
         if kept := self.kept_clear():
             painter.setClipRegion(QRegion(self.rect()).subtracted(kept))
-        for to_gpu in (False, True):
-            color = QColor(change_color(self._theme.colors, going_to_gpu=to_gpu))
+        for going in (AWAY, TO_MEMORY, TO_GPU):
+            color = QColor(change_color(self._theme.colors, going))
             # Thin or no lines: wide ones would cost more than all the rest.
-            painter.setPen(Qt.PenStyle.NoPen if to_gpu else color)
-            if not to_gpu:
+            painter.setPen(color if going == AWAY else Qt.PenStyle.NoPen)
+            if going == AWAY:
                 color.setAlphaF(0.35)
             painter.setBrush(color)
-            painter.drawRects([place for place, its in self._places if its == to_gpu])
+            painter.drawRects([place for place, its in self._places if its == going])
         painter.end()
 
     def kept_clear(self) -> QRegion:
@@ -166,8 +166,8 @@ class Flights(QWidget):
             if view.isVisible():
                 starts |= self._places_in(view, change, before=True)
                 ends |= self._places_in(view, change, before=False)
-        to_gpu, now = goes_to_gpu(board, change).tolist(), monotonic()
-        return [Ghost(now, starts[moved], ends[moved], to_gpu[moved]) for moved in sorted(starts.keys() & ends.keys())]
+        ways, now = ways_of(board, change).tolist(), monotonic()
+        return [Ghost(now, starts[moved], ends[moved], ways[moved]) for moved in sorted(starts.keys() & ends.keys())]
 
     def _places_in(self, view: LaneView, change: Change, *, before: bool) -> dict[int, QRectF]:
         """Where moved cells are in a lane, or were, by their place in the change, in this widget's own coordinates.

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 _STRENGTH = 0.9
 
+AWAY, TO_MEMORY, TO_GPU = range(3)
+"""Where an expert goes: out of a lane that is quicker, from the disk into main memory, or to a GPU."""
+
 
 @dataclass(frozen=True, eq=False)
 class _Flash:
@@ -29,7 +32,7 @@ class _Flash:
     first: NDArray[np.intp]
     second: NDArray[np.intp]
     came: bool
-    going_to_gpu: bool
+    going: int
 
 
 class LaneFlash(QObject):
@@ -54,16 +57,16 @@ class LaneFlash(QObject):
         view = self._view
         if not change.moved or not motion_wanted(view):
             return
-        to_gpu = goes_to_gpu(view.state.board, change)
+        ways = ways_of(view.state.board, change)
         here = view.state.board.lanes.index(view.lane.key) if view.lane.key in view.state.board.lanes else -1
         lines, columns = view.places_before(change)
-        for gpu in (True, False):
-            came = (change.after == here) & (to_gpu == gpu)
-            left = (change.before == here) & (to_gpu == gpu) & (columns >= 0)
+        for going in (TO_GPU, TO_MEMORY, AWAY):
+            came = (change.after == here) & (ways == going)
+            left = (change.before == here) & (ways == going) & (columns >= 0)
             if came.any():
-                self._add(change.rows[came], change.experts[came], came=True, going_to_gpu=gpu)
+                self._add(change.rows[came], change.experts[came], came=True, going=going)
             if left.any():
-                self._add(lines[left], columns[left].astype(np.intp), came=False, going_to_gpu=gpu)
+                self._add(lines[left], columns[left].astype(np.intp), came=False, going=going)
 
     def end(self) -> None:
         """Flash no more."""
@@ -83,12 +86,12 @@ class LaneFlash(QObject):
                 lines, columns = packing.places_of(flash.first, flash.second)
                 here = columns >= 0
                 lines, columns = lines[here], columns[here].astype(np.intp)
-            color = change_color(colors, going_to_gpu=flash.going_to_gpu).rgba()
+            color = change_color(colors, flash.going).rgba()
             made.append(Tint(lines, columns, color, left * _STRENGTH))
         return tuple(made)
 
-    def _add(self, first: NDArray[np.intp], second: NDArray[np.intp], *, came: bool, going_to_gpu: bool) -> None:
-        self._flashes.append(_Flash(monotonic(), first, second, came, going_to_gpu))
+    def _add(self, first: NDArray[np.intp], second: NDArray[np.intp], *, came: bool, going: int) -> None:
+        self._flashes.append(_Flash(monotonic(), first, second, came, going))
         if not self._timer.isActive():
             self._timer.start()
 
@@ -100,11 +103,12 @@ class LaneFlash(QObject):
         self._view.repaint_cells()
 
 
-def goes_to_gpu(board: Board, change: Change) -> NDArray[np.bool_]:
-    """Which of the moved cells go to a GPU, or from the disk into memory; the others were evicted."""
+def ways_of(board: Board, change: Change) -> NDArray[np.intp]:
+    """Where each of the moved cells goes: TO_GPU, TO_MEMORY, or AWAY for one that was evicted."""
     kinds = [board_kind(lane) for lane in board.lanes]
     gpu, cpu, disk = (np.array([its == kind for its in kinds], bool) for kind in (GPU, CPU, DISK))
-    return gpu[change.after] | (disk[change.before] & cpu[change.after])
+    read = disk[change.before] & cpu[change.after]
+    return np.where(gpu[change.after], TO_GPU, np.where(read, TO_MEMORY, AWAY))
 
 
 def board_kind(lane: str) -> str:
@@ -112,6 +116,6 @@ def board_kind(lane: str) -> str:
     return lane.casefold() if lane.casefold() in ("cpu", "disk") else GPU
 
 
-def change_color(colors: Colors, *, going_to_gpu: bool) -> QColor:
-    """The colour of what goes to the GPU, and another of what leaves it."""
-    return colors.gpu if going_to_gpu else colors.warning
+def change_color(colors: Colors, going: int) -> QColor:
+    """The colour of the lane that an expert comes to, and another of what is evicted."""
+    return {TO_GPU: colors.gpu, TO_MEMORY: colors.cpu, AWAY: colors.warning}[going]

@@ -190,7 +190,8 @@ class LanesArea(QScrollArea):
         """What main memory has of mapped experts, in the head of the CPU lane; `cache` is None while nobody tells."""
         controller, state = self._controller, self._state
         plan, memory = controller.plan, cache.memory if cache else None
-        self._rates.take(time.monotonic(), cache.decode if cache else None)
+        answering = controller.state == ANSWERING
+        self._rates.take(time.monotonic(), cache.decode if cache else None, answering=answering)
         loaded, report = state.loaded_plan, state.loaded_report
         chosen = controller.cache.memory_chosen if loaded is not None else 0
         room = memory_room(controller.facts, loaded or plan, report, controller.machine, memory, chosen)
@@ -200,7 +201,7 @@ class LanesArea(QScrollArea):
             memory,
             self._rates.rates,
             live=cache is not None,
-            answering=controller.state == ANSWERING,
+            answering=answering,
             changing=controller.cache.budgeting,
         )
         why_not = room.why_not or self.tr("Load the model first: nothing of it is in memory.")

@@ -53,7 +53,7 @@ class MemoryButtons(QWidget):
 
     def _set(self, button: QPushButton, enabled: bool, words: str) -> None:
         if not enabled and button.hasFocus():
-            self.nextInFocusChain().setFocus()  # else the keyboard would be with a button that takes no key
+            self.focusNextPrevChild(True)  # else the keyboard would be with a button that takes no key
         button.setEnabled(enabled)
         button.setToolTip(words)
         button.setAccessibleDescription(words)

@@ -29,20 +29,29 @@ class ColdRates:
 
 
 class MemoryRates:
-    """Compares readings of the decoding totals; only those after another token count."""
+    """Compares readings of the decoding totals; only those after another token count, and only of one answer.
+
+    Time between answers and that of a prompt is no decoding: rates begin with the answer's second reading.
+    """
 
     def __init__(self) -> None:
         self._seen: deque[tuple[float, CacheTotals]] = deque()
+        self._tokens: int | None = None
+        self._answering = False
 
-    def take(self, time_seconds: float, totals: CacheTotals | None) -> None:
-        """Another reading; None where nothing is loaded."""
-        if totals is None:
+    def take(self, time_seconds: float, totals: CacheTotals | None, *, answering: bool = True) -> None:
+        """Another reading; None where nothing is loaded. `answering` tells whether an answer runs."""
+        began, self._answering = answering and not self._answering, answering
+        if totals is None or began:
             self._seen.clear()
+        if totals is None:
+            self._tokens = None
             return
+        if totals.tokens == self._tokens:
+            return
+        self._tokens = totals.tokens
         if self._seen:
             told_at, last = self._seen[-1]
-            if totals.tokens == last.tokens:
-                return
             if totals.tokens < last.tokens or time_seconds - told_at > SLOWEST_TOKEN_SECONDS:
                 self._seen.clear()  # another load, or another answer
         self._seen.append((time_seconds, totals))

@@ -3,13 +3,14 @@
 from collections.abc import Iterable
 from datetime import datetime
 
+import msgspec
 from PySide6.QtCore import QDateTime, QLocale
 
 from app.library.order_profiles import OrderProfile
 from app.placement.plan import CachePolicy, Plan
 from app.placement.words import layer_runs
-from app.ui.lanes.words import translate
-from app.ui.live_plan import AUTO_PIN, CPU_PIN, GPU_PIN, Pins, pins_of
+from app.ui.lanes.words import budget_text, translate
+from app.ui.live_plan import AUTO_PIN, CPU_PIN, GPU_PIN, MemoryBudget, Pins, pins_of
 from app.ui.words import in_bytes, number
 
 NAMED_LAYERS = 12
@@ -21,8 +22,13 @@ def pins_of_profile(profile: OrderProfile) -> dict[tuple[int, int], str]:
     return {(pin.layer, pin.expert): pin.pin for pin in profile.pins if pin.pin != AUTO_PIN}
 
 
+def memory_of_profile(profile: OrderProfile) -> MemoryBudget | None:
+    """The profile's budget of main memory; None where it has none, so that the budget of now is left."""
+    return None if profile.resident_bytes is msgspec.UNSET else MemoryBudget(profile.resident_bytes)
+
+
 def profile_text(profile: OrderProfile) -> str:
-    """What a profile orders: "12 on the GPU, 3 on the CPU, pool 64.0 MiB, lru"."""
+    """What a profile orders: "12 on the GPU, 3 on the CPU, pool 64.0 MiB, policy lru"."""
     pins = list(pins_of_profile(profile).values())
     parts = []
     if pins.count(GPU_PIN):
@@ -33,6 +39,9 @@ def profile_text(profile: OrderProfile) -> str:
         parts.append(translate("Lanes", "all automatic"))
     size = in_bytes(profile.pool_bytes) if profile.pool_bytes else translate("Lanes", "none")
     parts.append(translate("Lanes", "pool {size}").format(size=size))
+    memory = memory_of_profile(profile)
+    if memory is not None:
+        parts.append(translate("Lanes", "memory for experts: {budget}").format(budget=budget_text(memory.bytes)))
     parts.append(translate("Lanes", "policy {policy}").format(policy=profile.policy.kind))
     return ", ".join(parts)
 
@@ -55,6 +64,10 @@ def comparison(profile: OrderProfile, plan: Plan) -> tuple[str, ...]:
         none = translate("Lanes", "none")
         before, now = (in_bytes(size) if size else none for size in (profile.pool_bytes, plan.pool_bytes))
         lines.append(translate("Lanes", "Pool: {before} in the profile, {now} now.").format(before=before, now=now))
+    memory = memory_of_profile(profile)
+    if memory is not None and plan.residency == "mapped" and memory.bytes != plan.resident_bytes:
+        words = translate("Lanes", "Memory for experts: {before} in the profile, {now} now.")
+        lines.append(words.format(before=budget_text(memory.bytes), now=budget_text(plan.resident_bytes)))
     lines += _policy_lines(profile.policy, plan.policy)
     saved, present = pins_of_profile(profile), pins_of(plan)
     for in_profile in (GPU_PIN, CPU_PIN, AUTO_PIN):

@@ -20,7 +20,7 @@ from app.errors import AppError
 from app.library.order_profiles import OrderProfile, OrderProfiles, profile_of
 from app.placement.plan import CachePolicy
 from app.ui.controller import Controller
-from app.ui.lanes.profile_words import comparison, pins_of_profile, profile_text, saved_text
+from app.ui.lanes.profile_words import comparison, memory_of_profile, pins_of_profile, profile_text, saved_text
 from app.ui.orders import Orders
 from app.ui.theme import GRID, set_role
 from app.ui.verdicts import Offer, Refusal
@@ -48,7 +48,7 @@ class ProfilesMenu(QMenu):
         self.save_action = QAction(self.tr("Save the orders of now as…"), self)
         self.save_action.triggered.connect(self.ask_name)
         self.reset_action = QAction(self.tr("Reset: all automatic"), self)
-        self.reset_action.setToolTip(self.tr("No expert is kept anywhere, and the usual policy; the pool stays."))
+        self.reset_action.setToolTip(self.tr("No expert is kept anywhere, and the usual policy; pool and memory stay."))
         self.reset_action.triggered.connect(self.reset)
         self.aboutToShow.connect(self._about_to_show)
         controller.model_changed.connect(self.refresh)
@@ -77,7 +77,7 @@ class ProfilesMenu(QMenu):
         dialog = QInputDialog(self.parentWidget())
         dialog.setInputMode(QInputDialog.InputMode.TextInput)
         dialog.setWindowTitle(self.tr("Save a profile"))
-        dialog.setLabelText(self.tr("Name of the profile of pins, pool and policy:"))
+        dialog.setLabelText(self.tr("Name of the profile of pins, pool, memory and policy:"))
         dialog.textValueSelected.connect(self.save)
         self._open(dialog)
 
@@ -97,7 +97,8 @@ class ProfilesMenu(QMenu):
     def load(self, profile: OrderProfile) -> None:
         """Order what a profile says, as one step."""
         text = self.tr("profile “{name}”").format(name=profile.name)
-        self._orders.set_all(pins_of_profile(profile), profile.policy, profile.pool_bytes, text)
+        memory = memory_of_profile(profile)
+        self._orders.set_all(pins_of_profile(profile), profile.policy, profile.pool_bytes, text, memory)
 
     def compare(self, profile: OrderProfile) -> None:
         """Tell how the orders of now differ from a profile."""
@@ -110,7 +111,7 @@ class ProfilesMenu(QMenu):
         self._change(lambda store: store.delete(profile.name), lambda: self._deleted(profile))
 
     def reset(self) -> None:
-        """Leave all experts to the usual policy; the pool stays as it is."""
+        """Leave all experts to the usual policy; pool and main memory stay as they are."""
         if not self._orders.set_all({}, CachePolicy(), None, self.tr("reset of the orders")):
             self.told.emit(
                 Refusal(self.tr("Nothing to reset: all experts are automatic and the policy is the usual one."))
@@ -128,8 +129,9 @@ class ProfilesMenu(QMenu):
             return
 
         def changed(profiles: tuple[OrderProfile, ...]) -> None:
-            self._taken(store, profiles)
-            then()
+            if self._is_of_now(store):  # else what `then` offers would be done to another model's profiles
+                self._take(profiles, "")
+                then()
 
         def work() -> tuple[OrderProfile, ...]:
             make(store)

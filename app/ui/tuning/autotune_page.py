@@ -105,6 +105,7 @@ class AutoTunePage(QWidget):
             controller.loaded,
         ):
             signal.connect(self._refresh)
+        controller.model_changed.connect(self.notice.clear)  # what was offered is for the model before
         controller.load_progress.connect(self.footer.set_progress)
         self._orders.refused.connect(self._refused)
         self.explainer.changed.connect(self._show_explanation)

@@ -94,6 +94,7 @@ class CurvePage(QWidget):
         self._maker.failed.connect(self._refresh)
         orders.refused.connect(self._refused)
         controller.model_changed.connect(self._drop)  # what was being chosen is for the model before
+        controller.model_changed.connect(self.notice.clear)  # and so are the ways out that were offered
         for changed in (
             controller.model_changed,
             controller.plan_changed,
@@ -216,6 +217,7 @@ class CurvePage(QWidget):
     def _other_subject(self) -> None:
         """Another card, or the other kind of memory: what was being chosen is for the one before."""
         self._still.stop()
+        self.plot.let_go()
         self._wanted = None
         self.notice.clear()
         self._refresh()
@@ -336,6 +338,7 @@ class CurvePage(QWidget):
     def _drop(self) -> None:
         """Back to the size that there is."""
         self._still.stop()
+        self.plot.let_go()
         self._wanted = None
         self._show_size()
 

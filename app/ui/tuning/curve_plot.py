@@ -126,6 +126,12 @@ class CurvePlot(pg.PlotWidget):
         """The words at the marks that are in the picture."""
         return [mark.words for mark, _line, _text in self._marks]
 
+    def let_go(self) -> None:
+        """Nothing is dragged any more: what the handle stood for is not to be chosen now."""
+        if self._dragging:
+            self._dragging = False
+            self._dress_handle()
+
     def place_of(self, pool_bytes: int) -> QPointF:
         """Where a size of the curve is in the viewport, in pixels: for gestures of tests."""
         rate = point_at(self._picture.curve, pool_bytes).decode.likely if self._picture else 0.0
@@ -370,8 +376,7 @@ class CurvePlot(pg.PlotWidget):
         elif key in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
             self.chosen.emit(self._size)
         elif key == Qt.Key.Key_Escape:
-            self._dragging = False
-            self._dress_handle()
+            self.let_go()
             self.dropped.emit()
         else:
             event.ignore()

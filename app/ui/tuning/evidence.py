@@ -23,6 +23,8 @@ AFTER_ANSWER_MILLISECONDS = 1500
 """The engine saves an answer's routing, and the window its speed, after the answer has been told."""
 LEAST_MILLISECONDS = 10_000
 """Least time between two readings for the sake of answers."""
+LATE_READINGS = 2
+"""Most readings more after an answer whose routing is not there yet: on a busy machine the engine saves it late."""
 
 
 @dataclass(frozen=True)
@@ -36,8 +38,8 @@ class _Known:
 class TuningEvidence(QObject):
     """Calibration, what answers taught, recorded routing: read off the UI thread, anew when any of it may be another.
 
-    That is when the model or the machine changes, and after answers, every ten seconds at most. While nobody looks
-    nothing is read.
+    That is when the model or the machine changes, and after answers, every ten seconds at most; a few times more while
+    the engine has not saved an answer's routing. While nobody looks nothing is read.
 
     Signals:
         changed: Something else is known now.
@@ -53,6 +55,8 @@ class TuningEvidence(QObject):
         self._reading = False
         self._stale = True
         self._active = True
+        self._late = 0
+        self._recorded_before: RecordedHits | None = None
         self._after_answers = QTimer(self)
         self._after_answers.setSingleShot(True)
         self._after_answers.timeout.connect(self.reload)
@@ -119,6 +123,12 @@ class TuningEvidence(QObject):
             self.reload()
 
     def _answered(self, _finished: object) -> None:
+        report = self._controller.loaded_report
+        self._late = LATE_READINGS if report is not None and report.expert_device else 0
+        self._recorded_before = self.recorded
+        self._read_later()
+
+    def _read_later(self) -> None:
         if not self._after_answers.isActive():
             self._after_answers.start(max(self._rest.remainingTime(), AFTER_ANSWER_MILLISECONDS))
 
@@ -129,10 +139,19 @@ class TuningEvidence(QObject):
         facts, machine = self._controller.facts, self._controller.machine
         if facts is not None and machine is not None and subject == _subject(facts, machine):
             self._take(subject, known)
+            self._look_again()
         else:
             self._stale = True
         if self._stale:
             self.reload()
+
+    def _look_again(self) -> None:
+        if self._late and not self._after_answers.isActive():
+            self._late -= 1
+            if self.recorded == self._recorded_before:
+                self._read_later()
+            else:
+                self._late = 0
 
     def _failed(self, error: AppError) -> None:
         log.warning("what is known of the model was not read: %s", error.message)

@@ -4,7 +4,7 @@ Imports no Qt, so that it can run beside the window and is tested without one.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
@@ -56,6 +56,8 @@ class Situation:
         evidence: What was measured of both.
         at_load: The plan as it was loaded; None while the model is not.
         running: What the engine runs now: the same with what it followed since; None while the model is not loaded.
+        chosen: Budget of main memory in bytes that the engine chose at the load; 0 where it chose none or nobody has
+            seen it. No prediction rests on it, so it makes no other situation.
     """
 
     facts: ModelFacts
@@ -64,6 +66,7 @@ class Situation:
     evidence: Evidence
     at_load: Plan | None = None
     running: Plan | None = None
+    chosen: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, kw_only=True)

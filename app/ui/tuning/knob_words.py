@@ -145,6 +145,12 @@ def _memory_text(value: Value, situation: Situation) -> str:
     if situation.plan.residency != "mapped":
         return translate("Knobs", "The processor's experts are all in memory: they are copied into its faster layout.")
     everything = bytes_off_gpus(situation.facts, situation.plan)
+    running = situation.running
+    if value is None and situation.chosen and running is not None and running.residency == "mapped":
+        words = translate(
+            "Knobs", "At the load the engine chose {size}: so much of the {all} of experts stays in memory."
+        )
+        return words.format(size=in_bytes(situation.chosen), all=in_bytes(everything))
     if value is None:
         words = translate("Knobs", "As much of the {all} of experts as fits when the model is loaded stays in memory.")
         return words.format(all=in_bytes(everything))

@@ -47,6 +47,7 @@ class KnobsPage(QWidget):
         self._orders = orders
         self._evidence = evidence
         self._active = False
+        self._chosen = 0
         self.forecast = Forecast(controller.background, self)
         self.turner = KnobTurner(controller, orders, self.situation, self)
         self.rows: dict[str, KnobRow] = {}
@@ -81,7 +82,15 @@ class KnobsPage(QWidget):
             return None
         live, evidence = self._orders.live, self._evidence.evidence
         at_load, running = (controller.plan_at_load, controller.loaded_plan) if live else (None, None)
-        return Situation(facts=facts, machine=machine, plan=plan, evidence=evidence, at_load=at_load, running=running)
+        return Situation(
+            facts=facts,
+            machine=machine,
+            plan=plan,
+            evidence=evidence,
+            at_load=at_load,
+            running=running,
+            chosen=controller.cache.memory_chosen if live else 0,
+        )
 
     def sizeHint(self) -> QSize:
         """Room for a few knobs, one under the other."""
@@ -133,6 +142,7 @@ class KnobsPage(QWidget):
         controller.state_changed.connect(self._state_changed)
         controller.load_progress.connect(self.footer.set_progress)
         controller.loaded.connect(self._refresh)
+        controller.cache.changed.connect(self._look)
         self._evidence.changed.connect(self._refresh)
         self.forecast.changed.connect(self._show_forecast)
         self.turner.refused.connect(self._refused)
@@ -158,6 +168,7 @@ class KnobsPage(QWidget):
         self._show_footer(situation)
         if situation is None or not self._active:
             return
+        self._chosen = situation.chosen
         is_loaded, since = situation.at_load is not None, followed(situation)
         for key, row in self.rows.items():
             row.show_plan(
@@ -169,6 +180,11 @@ class KnobsPage(QWidget):
             )
         self.forecast.ask(situation)
         self._show_forecast()
+
+    def _look(self) -> None:
+        """The engine told something, four times a second: show it where it is another budget that it chose."""
+        if self._active and self._controller.cache.memory_chosen != self._chosen and self._orders.live:
+            self._refresh()
 
     def _why_empty(self) -> str:
         if self._controller.facts is None:
