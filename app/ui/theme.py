@@ -161,7 +161,8 @@ class Theme(QObject):
     def _dress(self, application: QApplication) -> None:
         # One sheet straight in place of another is three times as dear: Qt matches also widgets that were never
         # shown, and hands fonts and palettes down again from each. 900 widgets: 410 ms so, 130 ms with the sheet
-        # taken off before (offscreen, two cores, November 2026).
+        # taken off before (offscreen, two cores, November 2026). It also visits every object that the old sheet's
+        # cache knows, and Qt 6.11 leaves a destroyed table's header there: that crashed.
         application.setStyleSheet("")
         application.setPalette(palette(self.colors))
         application.setStyleSheet(style_sheet(self.colors, mix, application.font().pointSizeF()))

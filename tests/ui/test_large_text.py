@@ -31,6 +31,7 @@ def large_theme(qapp, monkeypatch):
     made = Theme(forced="light")
     made.apply(qapp)
     yield made
+    qapp.setStyleSheet("")  # see `Theme._dress`
     qapp.setStyleSheet(sheet)
     qapp.setFont(before)
 

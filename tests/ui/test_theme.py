@@ -97,6 +97,7 @@ def test_the_dressed_application_changes_with_the_look(qapp, qtbot):
         assert DARK.accent.name() in QApplication.instance().styleSheet()
         assert LIGHT.accent.name() not in QApplication.instance().styleSheet()
     finally:
+        qapp.setStyleSheet("")  # see `Theme._dress`
         qapp.setStyleSheet(sheet)
         qapp.setStyle(style)
         qapp.setPalette(palette)
@@ -120,6 +121,7 @@ def test_what_is_hidden_while_the_look_changes_has_the_new_colours_when_it_is_se
             label.show()
             assert label.palette().windowText().color().name() == DARK.muted_text.name()
     finally:
+        qapp.setStyleSheet("")  # see `Theme._dress`
         qapp.setStyleSheet(sheet)
         qapp.setStyle(style)
         qapp.setPalette(palette)
