@@ -12,6 +12,7 @@ from app.engine.cache_types import LayerStruct, Residency
 from app.errors import AppError, ErrorCode
 from app.hardware.facts import Ram
 from app.hardware.memory import read_ram
+from app.hardware.page_cache import tells_of
 from app.model import ModelFacts
 from app.placement.cache.facts import MemoryFacts
 from app.placement.cache.orders import check_resident
@@ -25,6 +26,10 @@ _LEAST_RESERVE = 64 << 20
 _RESERVE_SHARE = 0.03  # of what is available, in addition
 # Of the budget, the hottest experts: under pressure the system takes others' memory, and colder experts, first.
 _LOCKED_SHARE = 0.25
+_UNTOLD = (
+    "The system tells only the owner of the model file which of its pages are in memory, so it decides itself which "
+    "experts stay there."
+)
 _LETTERS = "dr"  # by the library's flag: on the disk only, in main memory
 
 
@@ -57,6 +62,7 @@ class ContextMemory:
         self._copied = bool(layers)  # if none of the layers lies in the file
         self._mapped_bytes = sum(its.experts * its.expert_bytes for its in layers if its.residency == Residency.MAPPED)
         self._budget = 0  # as asked for last
+        self._told = all(tells_of(Path(path)) for path in facts.files)
         self._failures = 0
         self.fault = ""
 
@@ -72,6 +78,10 @@ class ContextMemory:
                 self.fault = f"{_asked(wished_bytes)}; {self._none()}"
             return
         if wished_bytes == 0:
+            return
+        if not self._told:
+            if wished_bytes:
+                self.fault = f"{_asked(wished_bytes)}. {_UNTOLD}"
             return
         if wished_bytes is not None:
             try:
@@ -90,13 +100,17 @@ class ContextMemory:
         More than all experts is all of them.
 
         Raises:
-            AppError: bad_usage, a negative number, or no experts lie in a mapped file; out_of_memory, it is more than
-                is available now, and more than the budget before.
+            AppError: bad_usage, a negative number, or no experts lie in a mapped file, or the system does not tell
+                which are in memory; out_of_memory, it is more than is available now, and more than the budget before.
         """
         check_resident(budget_bytes)
         self._need_mapped()
+        if budget_bytes and not self._told:
+            raise AppError(ErrorCode.BAD_USAGE, _UNTOLD)
         budget = min(budget_bytes, self._mapped_bytes)
-        available = _ram().available_bytes  # pages of the file that are in memory count as available
+        its = self._device.memory(self._context)
+        # Pages of the file that are in memory count as available, but for those that experts hold for good.
+        available = _ram().available_bytes + its.locked + its.own
         if budget > max(available, self._budget):
             raise AppError(
                 ErrorCode.OUT_OF_MEMORY,

@@ -7,6 +7,7 @@ device counted.
 
 import ctypes
 import json
+import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -161,7 +162,7 @@ def configure(device: ExpertDevice, context: int, run: Run, pool_device: str) ->
     device.set_pool(context, pool_device, 0, 0)
     experts = sum(layer.experts * layer.expert_bytes for layer in device.layers(context))
     device.set_reading(context, Reading.PAST_CACHE if run.past_cache else Reading.THROUGH_CACHE)
-    device.set_resident(context, int(run.resident * experts))
+    device.set_resident(context, math.ceil(run.resident * experts))
     result = device.set_pool(context, pool_device, pool_bytes(device, context, run.pool), staging)
     assert result == 0, f"set_pool answered {result!r}: {device.pool(context, pool_device).reason!r}"
 

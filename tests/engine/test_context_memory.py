@@ -123,6 +123,26 @@ def test_more_than_is_available_is_refused_with_what_is(device, memory, availabl
     memory.set_budget(5 * EXPERT_BYTES)
 
 
+def test_what_experts_hold_for_good_is_theirs_again(device, memory, available):
+    available(5 * EXPERT_BYTES)
+    device.memory_struct = MemoryStruct(locked=2 * EXPERT_BYTES, own=EXPERT_BYTES)
+    memory.set_budget(8 * EXPERT_BYTES)
+    assert refused(memory.set_budget, 9 * EXPERT_BYTES).code is ErrorCode.OUT_OF_MEMORY
+
+
+def test_where_the_system_does_not_tell_what_is_in_memory_it_decides(device, demo_model, available, monkeypatch):
+    available(GIB)
+    monkeypatch.setattr(cache_memory, "tells_of", lambda _path: False)
+    memory = ContextMemory(device, 7, read_facts(demo_model), device.layer_structs)
+    memory.prepare(None)
+    assert (device.told, memory.fault) == ([], "")
+    memory.prepare(5 * EXPERT_BYTES)
+    assert device.told == []
+    assert "only the owner" in memory.fault
+    assert refused(memory.set_budget, EXPERT_BYTES).code is ErrorCode.BAD_USAGE
+    memory.set_budget(0)
+
+
 def test_less_than_before_is_taken_however_little_is_available(device, memory, available):
     available(GIB)
     memory.set_budget(8 * EXPERT_BYTES)

@@ -15,6 +15,7 @@ PROGRAM = Path(__file__).with_name("disk_decoding.py")
 RUNS = (
     Run(name="a third in memory", resident=0.3),
     Run(name="next to nothing", resident=0.01),
+    Run(name="a byte", resident=1e-15),
     Run(name="all but one", resident=0.99),
     Run(name="all", resident=1.0),
     Run(name="with a pool", resident=0.3, pool=0.3),

@@ -66,6 +66,16 @@ std::vector<ExpertPlace> DiskLane::look(const Layers & layers) {
     return in_part;
 }
 
+void DiskLane::forget_loading() {
+    if (reader_) {
+        reader_->drop_waiting();
+    }
+    for (const auto & [place, ticket] : loading_) {
+        ticket->unwanted.store(true);
+    }
+    loading_.clear();
+}
+
 void DiskLane::update() {
     on_ = budget_ > 0 && (table_.bytes() < table_.total() || !loading_.empty());
 }
@@ -122,6 +132,8 @@ void DiskLane::set_budget(const Layers & layers, uint64_t bytes) {
         on_ = false;
         return;
     }
+    const bool warming = !loading_.empty();
+    forget_loading();
     std::vector<ExpertPlace> in_part = look(layers);
     if (choose_memory()) {
         in_part = look(layers);
@@ -133,15 +145,19 @@ void DiskLane::set_budget(const Layers & layers, uint64_t bytes) {
     set_reading_singly(layers, table_.total() > bytes);
     trim();
     update();
-    if (on_ && table_.total() <= bytes) {
-        warm_up(layers);  // the rest is few; then nothing is left to do
+    if (on_ && (warming || table_.total() <= bytes)) {
+        warm_up(layers);  // where all fit, the rest is few; then nothing is left to do
     }
 }
 
 void DiskLane::give_up(const std::vector<ExpertPlace> & places) {
     std::vector<ByteRange> ranges;
     for (const ExpertPlace place : places) {
-        loading_.erase({place.layer, place.expert});
+        const auto load = loading_.find({place.layer, place.expert});
+        if (load != loading_.end()) {
+            load->second->unwanted.store(true);
+            loading_.erase(load);
+        }
         unlock(place);
         for_slices(*known_.at(place.layer), place.expert, [&](ByteRange slice) { ranges.push_back(slice); });
     }
@@ -182,7 +198,10 @@ void DiskLane::begin_batch(const Layers & layers) {
     lock_hottest(layers);
     if (on_) {
         for (auto load = loading_.begin(); batches_since_look_ > batches_between_looks && load != loading_.end();) {
-            load = load->second->over() && !load->second->failed.load() ? loading_.erase(load) : std::next(load);
+            if (load->second->over() && load->second->failed.load()) {
+                table_.remove({load->first.first, load->first.second});
+            }
+            load = load->second->over() ? loading_.erase(load) : std::next(load);
         }
         if (own_ && batches_since_look_ % batches_between_looks == 0) {
             leave_room();

@@ -45,7 +45,10 @@ int32_t expert_device_warm_up(int64_t context) {
 }
 
 int32_t expert_device_release(int64_t context) {
-    return ask_of_disk(context, [](ed::Pending & pending) { pending.release = true; });
+    return ask_of_disk(context, [](ed::Pending & pending) {
+        pending.release = true;
+        pending.warm_up = false;  // the later order holds
+    });
 }
 
 int32_t expert_device_read_memory(int64_t context, expert_device_memory * out) {

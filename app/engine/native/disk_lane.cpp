@@ -53,6 +53,7 @@ void DiskLane::begin(Layer & layer, const std::vector<Pair> & pairs, bool decodi
         bool in = table_.holds(place);
         if (load != loading_.end()) {
             in = in && load->second->over() && !load->second->failed.load();
+            load->second->unwanted.store(!in);
             loading_.erase(load);
         } else if (in && !in_memory(layer, expert)) {
             found_stale(layer);
@@ -148,7 +149,7 @@ bool DiskLane::next(std::vector<uint8_t> & came) {
     }
     came.assign(here_.size(), 0);
     const uint64_t bytes = table_.expert_bytes(layer_->index);
-    const uint64_t wave = decoding_ ? bytes : std::min(prompt_wave, table_.budget() / 4);
+    const uint64_t wave = decoding_ ? bytes : std::max(bytes, std::min(prompt_wave, table_.budget() / 4));
     const uint64_t begin = now_ns();
     for (uint64_t got = 0; handed_ < asked_; got += bytes) {
         const Wanted & wanted = missing_[handed_];
@@ -187,7 +188,7 @@ void DiskLane::end(DiskFacts & facts) {
     }
     for (size_t i = handed_; i < asked_; ++i) {  // the computing ended early
         const ExpertPlace place{layer_->index, missing_[i].expert};
-        if (table_.holds(place)) {
+        if (table_.holds(place) && missing_[i].ticket) {
             loading_[{place.layer, place.expert}] = missing_[i].ticket;
         }
     }

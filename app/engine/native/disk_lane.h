@@ -74,7 +74,8 @@ class DiskLane {
     // What of all experts is in memory; returns those that are in part, which counts as not at all.
     std::vector<ExpertPlace> look(const Layers & layers);
     void know(const Layer & layer);
-    void update();  // `on_`
+    void forget_loading();  // what is not begun is not read, and counts as not in memory
+    void update();          // `on_`
     bool in_memory(const Layer & layer, int32_t expert);
     void set_reading_singly(const Layers & layers, bool singly);
     void trim();

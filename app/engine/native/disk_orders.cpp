@@ -40,7 +40,11 @@ void DiskLane::warm_up(const Layers & layers) {
     if (budget_ == 0) {
         return;
     }
-    look(layers);
+    forget_loading();
+    const std::vector<ExpertPlace> in_part = look(layers);
+    if (table_.total() > budget_) {
+        give_up(in_part);
+    }
     std::vector<Candidate> hottest;
     uint64_t bytes = 0;
     for (const Candidate & each : by_heat(layers)) {
@@ -73,9 +77,7 @@ void DiskLane::warm_up(const Layers & layers) {
 }
 
 void DiskLane::release(const Layers & layers) {
-    if (reader_) {
-        reader_->drop_waiting();
-    }
+    forget_loading();
     for (const auto & [index, layer] : layers) {
         know(*layer);
     }
@@ -88,7 +90,6 @@ void DiskLane::release(const Layers & layers) {
             all.push_back({index, expert});
         }
     }
-    loading_.clear();
     give_up(all);
     update();
 }

@@ -18,7 +18,10 @@ class Visit {
     }
     ~Visit() {
         DiskFacts its;
-        lane.end(its);
+        try {
+            lane.end(its);
+        } catch (...) {  // no memory, and this may be another exception's way out; `begin` starts anew
+        }
         facts_.cold_experts += its.experts;
         facts_.cold_reads += its.reads;
         facts_.cold_bytes += its.bytes;

@@ -1,13 +1,23 @@
 // The reading threads.
 #include "reader.h"
 
+#include <algorithm>
+#include <system_error>
 #include <utility>
 
 namespace expert_device {
 
 Reader::Reader(int threads, Calls calls) : calls_(std::move(calls)) {
+    threads_.reserve(static_cast<size_t>(threads));
     for (int i = 0; i < threads; ++i) {
-        threads_.emplace_back([this] { run(); });
+        try {
+            threads_.emplace_back([this] { run(); });
+        } catch (const std::system_error &) {  // fewer read more slowly
+            if (threads_.empty()) {
+                throw;
+            }
+            return;
+        }
     }
 }
 
@@ -103,15 +113,27 @@ void Reader::run() {
             const ByteRange range = letting_go_.front();
             letting_go_.pop_front();
             lock.unlock();
-            calls_.let_go(range);
+            try {
+                calls_.let_go(range);
+            } catch (...) {  // no memory: the range stays, which the next look finds
+            }
             lock.lock();
         } else {
             std::deque<ReadJob> & from = urgent_.empty() ? later_ : urgent_;
             const ReadJob job = std::move(from.front());
             from.pop_front();
+            const bool wanted = std::any_of(job.tickets.begin(), job.tickets.end(),
+                                            [](const TicketPtr & ticket) { return !ticket->unwanted.load(); });
             lock.unlock();
-            calls_.ask(job.range);
-            const bool ok = calls_.bring(job.range);
+            bool ok = false;
+            try {
+                if (wanted || job.tickets.empty()) {
+                    calls_.ask(job.range);
+                    ok = calls_.bring(job.range);
+                }
+            } catch (...) {  // no memory: not read
+                ok = false;
+            }
             lock.lock();
             end(job, ok);
         }

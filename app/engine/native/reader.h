@@ -18,7 +18,8 @@ namespace expert_device {
 // One expert's reads: over when none is left.
 struct Ticket {
     std::atomic<int32_t> left{0};
-    std::atomic<bool> failed{false};  // set before the last one is over
+    std::atomic<bool> failed{false};    // set before the last one is over
+    std::atomic<bool> unwanted{false};  // what is not begun need not be read
 
     bool over() const { return left.load(std::memory_order_acquire) <= 0; }
 };
@@ -47,7 +48,8 @@ class Reader {
     Reader(const Reader &) = delete;
     Reader & operator=(const Reader &) = delete;
 
-    // Reads, in this order; `urgent` ones before all that are not. Counts up the tickets' reads.
+    // Reads, in this order; `urgent` ones before all that are not. Counts up the tickets' reads. What all of its
+    // tickets do not want any more when its turn comes is not read, and fails.
     void read(std::vector<ReadJob> jobs, bool urgent);
     // Gives ranges up, before anything that waits to be read.
     void let_go(const std::vector<ByteRange> & ranges);

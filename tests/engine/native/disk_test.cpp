@@ -51,36 +51,33 @@ void the_table_is_a_queue_of_the_least_recently_used() {
         check(table.holds(place) == in, "the table knows what it holds");
         const bool last = random() % 2 == 0;
         switch (random() % 6) {
-        case 0:
-            if (!in && last) {
-                order.push_back(known);
-            } else if (!in) {
-                order.push_front(known);
-            }
-            table.add(place, last);
-            break;
-        case 1:
-            if (in) {
-                order.erase(at);
-                order.push_back(known);
-            }
-            table.use(place);
-            break;
-        case 2:
-            if (in) {
-                order.erase(at);
-            }
-            table.remove(place);
-            break;
-        case 3:
-            table.keep(place, last);
-            last ? static_cast<void>(kept.insert(known)) : static_cast<void>(kept.erase(known));
-            break;
-        case 4:
-            table.set_budget(random() % 320);
-            break;
-        default:
-            break;
+            case 0:
+                if (!in && last) {
+                    order.push_back(known);
+                } else if (!in) {
+                    order.push_front(known);
+                }
+                table.add(place, last);
+                break;
+            case 1:
+                if (in) {
+                    order.erase(at);
+                    order.push_back(known);
+                }
+                table.use(place);
+                break;
+            case 2:
+                if (in) {
+                    order.erase(at);
+                }
+                table.remove(place);
+                break;
+            case 3:
+                table.keep(place, last);
+                last ? static_cast<void>(kept.insert(known)) : static_cast<void>(kept.erase(known));
+                break;
+            case 4: table.set_budget(random() % 320); break;
+            default: break;
         }
         uint64_t bytes = 0;
         for (const Known & each : order) {
@@ -190,7 +187,8 @@ void what_is_urgent_comes_first_and_what_waits_can_be_dropped() {
     calls.let_go = [](ByteRange) {};
     Reader reader(1, calls);
     const auto first = std::make_shared<Ticket>(), later = std::make_shared<Ticket>(),
-               urgent = std::make_shared<Ticket>(), dropped = std::make_shared<Ticket>();
+               urgent = std::make_shared<Ticket>(), dropped = std::make_shared<Ticket>(),
+               unwanted = std::make_shared<Ticket>(), half = std::make_shared<Ticket>();
     {
         std::lock_guard<std::mutex> lock(gate);
         reader.read({job_at(0, {first})}, true);
@@ -202,9 +200,12 @@ void what_is_urgent_comes_first_and_what_waits_can_be_dropped() {
         check(dropped->over() && dropped->failed, "what is dropped is over, and not read");
         reader.read({job_at(2, {later})}, false);
         reader.read({job_at(3, {urgent})}, true);
+        reader.read({job_at(4, {unwanted}), job_at(5, {unwanted, half})}, false);
+        unwanted->unwanted = true;
     }
+    check(!reader.wait(*unwanted) && reader.wait(*half), "what nobody wants any more is not read");
     check(reader.wait(*later) && reader.wait(*urgent) && reader.wait(*first), "all are read");
-    check(order.size() == 3 && order[1] == memory + 48 && order[2] == memory + 32, "the urgent one first");
+    check(order.size() == 4 && order[1] == memory + 48 && order[2] == memory + 32, "the urgent one first");
 }
 
 void ending_drops_what_waits() {
@@ -305,7 +306,8 @@ bool own_memory_takes_the_place_of_pages(const std::string & path) {
     }
     check(own.bytes() == 39 * page, "whole pages are in own memory");
     check(pages::bytes_in_memory(odd) == odd.bytes, "and count as in memory");
-    check(own.bring(odd) && own.bytes() == 39 * page && mapped.right(100, odd.bytes), "to bring them again adds nothing");
+    check(own.bring(odd) && own.bytes() == 39 * page && mapped.right(100, odd.bytes),
+          "to bring them again adds nothing");
     const ByteRange within{mapped.begin + 10 * page + 3, 5};
     check(own.bring(within) && own.bytes() == 39 * page, "less than a page stays the cache's");
     own.let_go(odd);
