@@ -15,7 +15,7 @@ from app.ui.controller import Controller
 from app.ui.engine import Engine
 
 PATIENCE = 60_000
-TOKENS = 6
+TOKENS = 120  # long enough to be looked at several times, also on a fast machine
 LEFT = Qt.MouseButton.LeftButton
 
 
@@ -49,7 +49,7 @@ def panel(qapp, store, home, demo_model, theme, qtbot):
 
 def answer(qtbot, panel):
     with qtbot.waitSignal(panel._controller.finished, timeout=PATIENCE) as finished:
-        panel._controller.ask("Name three colours.")
+        panel._controller.ask("Tell a long story about a river.")
     return finished.args[0].text
 
 

@@ -6,6 +6,7 @@ import logging
 import mmap
 import os
 import pkgutil
+import shutil
 import subprocess
 import sys
 import time
@@ -112,6 +113,7 @@ def main():
     told = {"system": sys.platform, "total_bytes": psutil.virtual_memory().total}
     told["calls"] = {name: timed(ask) for name, ask in CALLS.items()}
     models = Path.home() / "models àè 日本"
+    shutil.rmtree(models, ignore_errors=True)  # left there by a run that was ended
     told["probe"] = timed(lambda: probe.probe(models, (), None))
     told["probe with cards"] = timed(lambda: probe.probe(models, GPUS, None))
     record, machine = snapshot.record(models, GPUS, None)
