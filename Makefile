@@ -1,15 +1,19 @@
-# make run: set up and start the app.  make test: set up, check and test.  Both may be called again at any time.
+# make run: set up and start the app.  make test: set up, check and test.  make package: the packages, into dist/.
+# All may be called again at any time.
 PYTHON ?= python3
 BIN := .venv/bin
 
 .NOTPARALLEL:
-.PHONY: run test setup setup-tests lint types clean
+.PHONY: run test package setup setup-tests lint types clean
 
 run: setup
 	@$(BIN)/python installer/checkout/run.py
 
 test: setup-tests lint types
 	@QT_QPA_PLATFORM=offscreen $(BIN)/python -m pytest
+
+package: setup
+	@$(BIN)/python installer/package/linux.py
 
 setup:
 	@$(PYTHON) installer/checkout/setup.py

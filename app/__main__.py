@@ -1,4 +1,7 @@
-"""The one entry: the window by default, the command line with arguments, the engine child with --engine."""
+"""The one entry: the window by default, the command line with arguments, the engine child with --engine.
+
+`--self-test [PICTURE]` tests an installation; it is for installers and not told of in the help.
+"""
 
 import sys
 
@@ -20,6 +23,10 @@ def dispatch() -> int:
         from app.engine.process import main as engine_main  # noqa: PLC0415
 
         return engine_main(arguments[1:])
+    if arguments[:1] == ["--self-test"]:
+        from app.ui.self_test import run as self_test  # noqa: PLC0415
+
+        return self_test(arguments[1:])
     if arguments:
         from app.cli import main as cli_main  # noqa: PLC0415
 

@@ -1,0 +1,131 @@
+"""What the frozen app holds, and what it leaves to the system: the choices that build.spec makes. Pure but for objdump.
+
+Names are those of the frozen folder, with slashes, such as "PySide6/Qt/plugins/platforms/libqxcb.so".
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+import subprocess
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+LEFT_OUT_MODULES = (
+    *(f"PySide6.Qt{name}" for name in ("Concurrent", "DBus", "Designer", "Help", "Network", "OpenGL", "OpenGLWidgets")),
+    *(f"PySide6.Qt{name}" for name in ("PrintSupport", "Qml", "Quick", "QuickControls2", "QuickTest", "QuickWidgets")),
+    *(f"PySide6.Qt{name}" for name in ("Sql", "SvgWidgets", "Test", "UiTools", "Xml")),
+    *("pyqtgraph.examples", "pyqtgraph.opengl", "llama_cpp.server", "tkinter", "matplotlib", "scipy", "PIL"),
+    *("pytest", "hypothesis", "mypy", "pip", "setuptools", "pkg_resources"),
+)
+
+# The C++ runtime and the Vulkan loader must be those that the system's graphics drivers are made for.
+_OF_THE_SYSTEM = re.compile(r"^(libstdc\+\+|libgcc_s|libvulkan)\.so")
+# Of the plug-ins what a window of widgets needs; everything else belongs to Qt's other uses.
+_PLUGINS = {
+    "platforms": r"q(xcb|wayland|offscreen|windows)",
+    "platformthemes": r"qxdgdesktopportal",
+    "platforminputcontexts": r"(compose|ibus)platforminputcontextplugin",
+    "iconengines": r"qsvgicon",
+    "imageformats": r"q(svg|ico)",
+    "styles": r"q\w+style",
+    "xcbglintegrations": r"qxcb-\w+-integration",
+    "wayland-shell-integration": r"(xdg-shell|qt-shell)",
+    "wayland-decoration-client": r"(adwaita|bradient)",
+    "wayland-graphics-integration-client": r"qt-plugin-wayland-egl",
+}
+_PLUGIN = re.compile(r"^PySide6/(?:Qt/)?plugins/(?P<kind>[^/]+)/(?:lib)?(?P<name>[^/]+?)\.(?:so|dll)$")
+_NEVER = re.compile(r"^PySide6/(Qt/)?(translations|qml|metatypes|libexec)/|^numpy/.*/tests/|^pyqtgraph/examples/")
+_LIBRARY = re.compile(r"^(?:|.*/)lib[^/]+\.so(?:\.\d+)*$")
+_USED_BY_NAME = re.compile(r"^(llama_cpp|app)/|/plugins/|(^|/)libpython\d")
+# Each library of the engine lies there as a file under three names; these are the ones nothing asks for.
+_OTHER_NAMES = re.compile(r"\.so\.\d+\.\d+|^libllama\.so\.\d+$|^libggml-base\.so$")
+
+
+def is_wanted(name: str) -> bool:
+    """True for a file of the app's own; False for what the system brings or nothing uses."""
+    if _NEVER.match(name) or _OF_THE_SYSTEM.match(name.rpartition("/")[2]):
+        return False
+    plugin = _PLUGIN.match(name)
+    if plugin is None:
+        return True
+    pattern = _PLUGINS.get(plugin["kind"])
+    return pattern is not None and re.fullmatch(pattern, plugin["name"]) is not None
+
+
+def is_engine_library(file_name: str) -> bool:
+    """True for the names in the engine's folder under which its libraries are looked for."""
+    return _OTHER_NAMES.search(file_name) is None
+
+
+def used(needs: Mapping[str, Iterable[str]]) -> set[str]:
+    """Which files to keep: all but the libraries that no kept file needs.
+
+    Args:
+        needs: Names of the files to the sonames that each needs.
+    """
+    kept = {name for name in needs if not _LIBRARY.match(name) or _USED_BY_NAME.search(name)}
+    while True:
+        asked = {soname for name in kept for soname in needs[name]}
+        more = {name for name in needs if name not in kept and name.rpartition("/")[2] in asked}
+        if not more:
+            return kept
+        kept |= more
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a library or program needs of the system that loads it.
+
+    Attributes:
+        libraries: Sonames.
+        glibc: The newest version of the GNU C library of which it uses something, (0, 0) for none.
+    """
+
+    libraries: frozenset[str]
+    glibc: tuple[int, int]
+
+
+def needs_told(objdump: str) -> Needs:
+    """Read the output of `objdump -p`."""
+    versions = re.findall(r"\bGLIBC_(\d+)\.(\d+)", objdump)
+    return Needs(
+        libraries=frozenset(re.findall(r"^\s+NEEDED\s+(\S+)", objdump, re.MULTILINE)),
+        glibc=max(((int(major), int(minor)) for major, minor in versions), default=(0, 0)),
+    )
+
+
+def needs_of(path: Path) -> Needs:
+    """What the ELF file at `path` needs; nothing for any other file."""
+    with path.open("rb") as file:
+        if file.read(4) != b"\x7fELF":
+            return Needs(frozenset(), (0, 0))
+    done = subprocess.run(["objdump", "-p", str(path)], capture_output=True, text=True, check=True)
+    return needs_told(done.stdout)
+
+
+def own_modules(root: Path) -> list[str]:
+    """Names of all modules of the package `app` below `root`; some are only imported by name."""
+    names = []
+    for path in sorted((root / "app").rglob("*.py")):
+        parts = path.relative_to(root).with_suffix("").parts
+        if parts[-1] != "__main__":
+            names.append(".".join(parts[:-1] if parts[-1] == "__init__" else parts))
+    return names
+
+
+def metadata(name: str, version: str) -> str:
+    """The METADATA file of a distribution, with nothing of the place where it was built."""
+    return f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+
+
+def record(files: Mapping[str, Path]) -> str:
+    """The RECORD of a distribution: each file's name, hash and size, as `doctor` compares them."""
+    lines = []
+    for name, path in sorted(files.items()):
+        content = path.read_bytes()
+        digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+        lines.append(f"{name},sha256={digest},{len(content)}\n")
+    return "".join(lines)

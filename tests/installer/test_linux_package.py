@@ -1,0 +1,187 @@
+"""The Linux packages' pure parts: what is frozen, what is asked of the system, and the files beside the app."""
+
+import configparser
+import shutil
+import subprocess
+from pathlib import Path
+from xml.etree import ElementTree
+
+import frozen_contents
+import linux
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+OBJDUMP = """
+Dynamic Section:
+  NEEDED               libggml-base.so.0
+  NEEDED               libc.so.6
+  SONAME               libggml.so.0
+
+Version References:
+  required from libc.so.6:
+    0x0d696914 0x00 04 GLIBC_2.4
+    0x06969194 0x00 05 GLIBC_2.34
+    0x09691a75 0x00 03 GLIBC_2.2.5
+"""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "PySide6/Qt/plugins/platforms/libqxcb.so",
+        "PySide6/Qt/plugins/platforms/libqoffscreen.so",
+        "PySide6/Qt/lib/libQt6Core.so.6",
+        "llama_cpp/lib/libggml-vulkan.so",
+        "app/engine/libexpert_device.so",
+        "libgomp.so.1",
+    ],
+)
+def test_what_the_app_uses_is_frozen(name):
+    assert frozen_contents.is_wanted(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "PySide6/Qt/plugins/platforms/libqeglfs.so",
+        "PySide6/Qt/plugins/sqldrivers/libqsqlite.so",
+        "PySide6/Qt/translations/qt_de.qm",
+        "libstdc++.so.6",
+        "libvulkan.so.1",
+    ],
+)
+def test_what_the_system_brings_or_nothing_uses_is_left_out(name):
+    assert not frozen_contents.is_wanted(name)
+
+
+def test_the_engines_libraries_are_laid_under_the_names_they_are_asked_for_by():
+    names = [f"lib{name}.so{end}" for name in ("llama", "ggml", "ggml-base") for end in ("", ".0", ".0.5.0")]
+    kept = {name for name in [*names, "libggml-cpu.so", "libggml-vulkan.so"] if frozen_contents.is_engine_library(name)}
+    assert kept == {
+        *("libllama.so", "libggml.so", "libggml.so.0", "libggml-base.so.0", "libggml-cpu.so", "libggml-vulkan.so")
+    }
+
+
+def test_a_library_that_only_left_out_files_needed_goes_with_them():
+    needs = {
+        "PySide6/QtCore.abi3.so": ["libQt6Core.so.6"],
+        "libQt6Core.so.6": [],
+        "PySide6/Qt/lib/libQt6Core.so.6": ["libicu.so.73"],
+        "libicu.so.73": [],
+        "libgtk-3.so.0": ["libgdk-3.so.0"],
+        "libgdk-3.so.0": ["libgtk-3.so.0"],
+        "app/engine/libexpert_device.so": [],
+        "libpython3.11.so.1.0": [],
+    }
+    assert frozen_contents.used(needs) == set(needs) - {"libgtk-3.so.0", "libgdk-3.so.0"}
+
+
+def test_needs_are_read_from_objdump():
+    needs = frozen_contents.needs_told(OBJDUMP)
+    assert needs.libraries == {"libggml-base.so.0", "libc.so.6"}
+    assert needs.glibc == (2, 34)
+
+
+def test_what_the_package_holds_itself_is_not_asked_of_the_system():
+    needs = {
+        "llama_cpp/lib/libggml.so.0": frozen_contents.Needs(frozenset({"libggml-base.so.0", "libm.so.6"}), (2, 34)),
+        "llama_cpp/lib/libggml-base.so.0": frozen_contents.Needs(frozenset({"libm.so.6"}), (2, 36)),
+    }
+    assert linux.asked_of_the_system(needs) == ({"libm.so.6": "llama_cpp/lib/libggml-base.so.0"}, (2, 36))
+
+
+def test_every_module_of_the_app_is_frozen_also_those_imported_by_name():
+    modules = frozen_contents.own_modules(ROOT)
+    assert {"app", "app.cli", "app.ui.tuning.curve_page", "app.engine.process"} <= set(modules)
+    assert "app.__main__" not in modules
+
+
+def test_the_record_tells_of_a_library_as_the_doctor_reads_it(tmp_path):
+    library = tmp_path / "libexpert_device.so"
+    library.write_bytes(b"some code")
+    info = tmp_path / "expert_lanes-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(frozen_contents.metadata("expert-lanes", "1.0"))
+    (info / "RECORD").write_text(frozen_contents.record({library.name: library}))
+
+    from importlib.metadata import PathDistribution
+
+    distribution = PathDistribution(info)
+    (file,) = distribution.files
+    assert distribution.version == "1.0"
+    assert (str(file), file.size, file.hash.mode) == (library.name, len(b"some code"), "sha256")
+    assert str(info) not in (info / "METADATA").read_text() + (info / "RECORD").read_text()
+
+
+def test_licences_are_gathered_of_everything_the_app_stands_on_and_of_no_extra():
+    requirements = {
+        "expert-lanes": ["numpy>=2", "gguf", "pytest; extra == 'test'"],
+        "numpy": [],
+        "gguf": ["PyYAML>=5.1", "colorama; sys_platform == 'win32'"],
+        "pyyaml": [],
+        "pytest": [],
+    }
+    assert linux.bundled(["Expert_Lanes"], requirements.get) == ["expert-lanes", "gguf", "numpy", "pyyaml"]
+
+
+def test_files_are_listed_in_one_order_with_their_sizes(tmp_path):
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "x").write_bytes(b"12345")
+    (tmp_path / "a").write_bytes(b"1")
+    (tmp_path / "link").symlink_to("a")
+    assert linux.file_list(tmp_path) == [("a", 1), ("b/x", 5), ("link", 0)]
+
+
+def test_times_and_modes_are_the_same_whoever_built_it(tmp_path):
+    file, program = tmp_path / "file", tmp_path / "program"
+    file.touch(0o600)
+    program.touch(0o700)
+    linux.settle(tmp_path, 1_000_000)
+    assert [(p.stat().st_mode & 0o777, p.stat().st_mtime) for p in (file, program, tmp_path)] == [
+        (0o644, 1_000_000),
+        (0o755, 1_000_000),
+        (0o755, 1_000_000),
+    ]
+
+
+def test_the_control_file_has_what_dpkg_asks_for():
+    fields = dict(
+        line.split(": ", 1)
+        for line in linux.control("1.2", "amd64", 7, ["libc6 (>= 2.36)", "libegl1"]).splitlines()
+        if not line.startswith(" ")
+    )
+    assert {"Package", "Version", "Architecture", "Maintainer", "Description"} <= set(fields)
+    assert fields["Depends"] == "libc6 (>= 2.36), libegl1"
+    assert fields["Installed-Size"] == "7"
+
+
+@pytest.fixture
+def usr(tmp_path):
+    linux.lay_shared(tmp_path, 86_400)
+    return tmp_path
+
+
+def test_the_menu_entry_starts_the_window_with_our_icon(usr):
+    path = usr / "share/applications/expert-lanes.desktop"
+    entry = configparser.ConfigParser(interpolation=None)
+    entry.read(path, "utf-8")
+    assert entry["Desktop Entry"]["Exec"] == "expert-lanes-window"
+    assert (usr / f"share/icons/hicolor/scalable/apps/{entry['Desktop Entry']['Icon']}.svg").is_file()
+    checker = shutil.which("desktop-file-validate")
+    if checker:
+        done = subprocess.run([checker, str(path)], capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_the_description_for_software_centres_names_this_version_and_the_menu_entry(usr):
+    root = ElementTree.parse(usr / "share/metainfo/org.expertlanes.ExpertLanes.metainfo.xml").getroot()
+    release = root.find("releases/release")
+    assert release.attrib == {"version": linux.project()["version"], "date": "1970-01-02"}
+    assert (usr / "share/applications" / root.findtext("launchable")).is_file()
+
+
+def test_gguf_files_have_a_type_told_by_name_and_content(usr):
+    text = (usr / "share/mime/packages/expert-lanes.xml").read_text()
+    kind = ElementTree.fromstring(text).find("{*}mime-type")
+    assert kind.find("{*}glob").get("pattern") == "*.gguf"
+    assert kind.find("{*}magic/{*}match").get("value") == "GGUF"
