@@ -17,14 +17,13 @@ from app.engine.protocol import CacheFacts, Finished, Loaded
 from app.errors import AppError, ErrorCode
 from app.hardware.engine_files import EngineFiles
 from app.hardware.facts import Disk, Machine
-from app.hardware.files import plain_json
+from app.hardware.json_file import read_json
 from app.hardware.ram_programs import RamProgram
 from app.hardware.samples import Sample
 from app.hardware.snapshot import COMPOSED, RECORDED, Snapshot, is_snapshot, other_version, read_snapshot
 from app.model.facts import ModelFacts
 from app.placement.plan import KV_TYPES, POLICIES, RESIDENCIES, Plan
 from app.placement.speed.calibration import Calibration
-from app.units import format_bytes
 
 RECORD_VERSION = 1
 _MOST_FILE_BYTES = 32 * 1024**2
@@ -216,16 +215,7 @@ def read_record(path: Path) -> Record:
     Raises:
         AppError: file_missing, file_unreadable; bad_usage, the file is no record, or has figures that nothing has.
     """
-    try:
-        with path.open("rb") as file:
-            data = file.read(_MOST_FILE_BYTES + 1)
-    except FileNotFoundError as error:
-        raise AppError(ErrorCode.FILE_MISSING, f"{path} is not there.") from error
-    except OSError as error:
-        raise AppError(ErrorCode.FILE_UNREADABLE, f"{path} cannot be read.", str(error)) from error
-    if len(data) > _MOST_FILE_BYTES:
-        raise _no_record(path, f"it is larger than {format_bytes(_MOST_FILE_BYTES)}")
-    data = plain_json(data)
+    data = read_json(path, _MOST_FILE_BYTES, _no_record)
     if not data.strip():
         raise _no_record(path, "it is empty, as of a file that was cut off")
     if not data.endswith(b"\n"):

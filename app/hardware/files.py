@@ -1,6 +1,5 @@
 """Reading the kernel's small text files below a root, so that recorded trees can stand in for it."""
 
-import codecs
 import os
 from pathlib import Path
 
@@ -30,13 +29,6 @@ def _bytes(path: Path) -> bytes:
         return b"".join(parts)
     finally:
         os.close(file)
-
-
-def plain_json(data: bytes) -> bytes:
-    """A JSON file's text as UTF-8 without a mark: PowerShell's `>` writes UTF-16, and editors mark UTF-8."""
-    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return data.decode("utf-16", "replace").encode()
-    return data.removeprefix(codecs.BOM_UTF8)
 
 
 def read_int(path: KernelPath) -> int | None:

@@ -8,7 +8,7 @@ import msgspec
 
 from app.errors import AppError, ErrorCode
 from app.hardware.facts import Cpu, Gpu, Machine, Ram
-from app.hardware.files import plain_json
+from app.hardware.json_file import read_json
 from app.units import format_bytes
 
 _MOST_FILE_BYTES = 1024**2
@@ -32,17 +32,9 @@ def read_profile(path: Path) -> Machine:
         AppError: file_missing, file_unreadable; bad_usage, the file is no profile, has a field that a profile
             does not have, or a value that no machine has.
     """
+    data = read_json(path, _MOST_FILE_BYTES, _no_profile)
     try:
-        with path.open("rb") as file:
-            data = file.read(_MOST_FILE_BYTES + 1)
-    except FileNotFoundError as error:
-        raise AppError(ErrorCode.FILE_MISSING, f"{path} is not there.") from error
-    except OSError as error:
-        raise AppError(ErrorCode.FILE_UNREADABLE, f"{path} cannot be read.", str(error)) from error
-    if len(data) > _MOST_FILE_BYTES:
-        raise _no_profile(path, f"it is larger than {format_bytes(_MOST_FILE_BYTES)}")
-    try:
-        given = msgspec.json.decode(plain_json(data))
+        given = msgspec.json.decode(data)
         machine = msgspec.convert(given, Machine)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise _no_profile(path, str(error)) from error

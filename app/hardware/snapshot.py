@@ -8,12 +8,11 @@ import msgspec
 from app.errors import AppError, ErrorCode
 from app.hardware.answers import Answer, PlayedAnswers, RecordingAnswers
 from app.hardware.facts import EngineBuild, Gpu, Machine
-from app.hardware.files import plain_json
+from app.hardware.json_file import read_json
 from app.hardware.probe import Sources, probe
 from app.hardware.profile_file import doubts
 from app.hardware.scrub import scrubbed
 from app.hardware.tree import PlayedTree, RecordingTree, TreePath, TreeRecord
-from app.units import format_bytes
 
 SNAPSHOT_VERSION = 1
 RECORDED, COMPOSED = "recorded", "composed"
@@ -163,16 +162,7 @@ def read_snapshot(path: Path) -> Snapshot:
     Raises:
         AppError: file_missing, file_unreadable; bad_usage, the file is no snapshot.
     """
-    try:
-        with path.open("rb") as file:
-            data = file.read(_MOST_FILE_BYTES + 1)
-    except FileNotFoundError as error:
-        raise AppError(ErrorCode.FILE_MISSING, f"{path} is not there.") from error
-    except OSError as error:
-        raise AppError(ErrorCode.FILE_UNREADABLE, f"{path} cannot be read.", str(error)) from error
-    if len(data) > _MOST_FILE_BYTES:
-        raise _no_snapshot(path, f"it is larger than {format_bytes(_MOST_FILE_BYTES)}")
-    data = plain_json(data)
+    data = read_json(path, _MOST_FILE_BYTES, _no_snapshot)
     try:
         snapshot = msgspec.json.decode(data, type=Snapshot)
         for content in snapshot.files.values():

@@ -190,3 +190,18 @@ def make_window(qtbot, theme, settings):
         return window
 
     return make
+
+
+@pytest.fixture
+def hour(theme, qtbot, home):
+    """A panel in sight over a made-up hour; nothing is sampled. Its recorder ticks by hand."""
+    from graphs_hour import filled_panel  # most tests need no graphs
+
+    panel, recorder, end = filled_panel(theme, home)
+    qtbot.addWidget(panel)
+    panel.resize(1300, 900)
+    panel.show()
+    panel.redraw(everything=True)
+    yield panel
+    end()
+    assert recorder._sampler is None

@@ -5,26 +5,12 @@ import math
 from pathlib import Path
 
 import pytest
-from graphs_hour import filled_panel
 from PySide6.QtGui import QImage
 from PySide6.QtWidgets import QApplication, QFileDialog
 from ui_factories import make_machine
 
 from app.ui.graphs.recorder import CAPACITY
 from app.ui.graphs.specs import DECODE, GPU, RAM
-
-
-@pytest.fixture
-def hour(theme, qtbot, home):
-    """A panel in sight over a made-up hour; nothing is sampled. Its recorder ticks by hand."""
-    panel, recorder, end = filled_panel(theme, home)
-    qtbot.addWidget(panel)
-    panel.resize(1300, 900)
-    panel.show()
-    panel.redraw(everything=True)
-    yield panel
-    end()
-    assert recorder._sampler is None
 
 
 @pytest.fixture

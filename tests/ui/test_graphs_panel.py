@@ -1,7 +1,6 @@
 """The graphs dock: what is shown, drawn and sampled, and the way through time."""
 
 import pytest
-from graphs_hour import filled_panel
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QAbstractButton, QApplication, QComboBox, QMainWindow, QWidget
 from ui_factories import make_machine
@@ -35,19 +34,6 @@ def make_panel(make_controller, theme, qtbot):
     yield make
     for panel in made:
         panel.shutdown()
-
-
-@pytest.fixture
-def hour(theme, qtbot, home):
-    """A panel in sight over a made-up hour; nothing is sampled. Its recorder ticks by hand."""
-    panel, recorder, end = filled_panel(theme, home)
-    qtbot.addWidget(panel)
-    panel.resize(1300, 900)
-    panel.show()
-    panel.redraw(everything=True)
-    yield panel
-    end()
-    assert recorder._sampler is None
 
 
 def keys_of(panel):
