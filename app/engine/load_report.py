@@ -69,6 +69,10 @@ def is_repacked(name: str) -> bool:
     return device_of_buffer(name) == CPU_LANE and not plain
 
 
+def _bounded(part: str, size: int, file_bytes: int | None) -> int:
+    return min(size, file_bytes) if part == "mapped" and file_bytes is not None else size
+
+
 class LoadReport:
     """Collects llama.cpp's lines of one load; feed it every line, then read the facts.
 
@@ -117,19 +121,21 @@ class LoadReport:
         """Names of the expert tensors that were copied into a faster layout of the CPU's."""
         return frozenset(tensor for tensor, name in self._expert_buffers.items() if is_repacked(name))
 
-    def buffers(self, repacked_expert_bytes: int = 0) -> tuple[BufferReport, ...]:
+    def buffers(self, repacked_expert_bytes: int = 0, file_bytes: int | None = None) -> tuple[BufferReport, ...]:
         """What llama.cpp allocated, by device and part, in its own resolution of 0.01 MiB.
 
         Args:
             repacked_expert_bytes: Bytes of `repacked_experts`, which llama.cpp reports in one sum with the
                 other weights of the same layout: they are taken out of "repacked".
+            file_bytes: The model's. What is mapped is told as one stretch for the CPU and one for the expert
+                device, from the first to the last tensor of each: they overlap, and are never more than the file.
         """
         sums: dict[tuple[str, str], float] = {(CPU_LANE, "repacked"): -repacked_expert_bytes / _MIB}
         for (name, part), mib in self._buffers.items():
             key = (device_of_buffer(name), part)
             sums[key] = sums.get(key, 0.0) + mib
         return tuple(
-            BufferReport(device=device, part=part, bytes=round(mib * _MIB))
+            BufferReport(device=device, part=part, bytes=_bounded(part, round(mib * _MIB), file_bytes))
             for (device, part), mib in sorted(sums.items())
             if mib > (_RESOLUTION_MIB if part == "repacked" else 0)
         )

@@ -65,7 +65,7 @@ class LoadedModel:
             self.device.set_phase(self.device_context, phase)
 
     def batch_error(self, result: int) -> AppError:
-        """Why llama.cpp answered so to a batch: model_damaged where experts could not be read, else engine_failed."""
+        """Why llama.cpp answered so to a batch: why experts could not be read, if it is that, else engine_failed."""
         error = self.cache.memory.reading_error() if self.cache is not None else None
         return error or AppError(ErrorCode.ENGINE_FAILED, f"llama.cpp could not compute a batch (code {result}).")
 
@@ -195,7 +195,7 @@ def _loaded_report(
         reason = "No layer's experts are on the CPU, so there is nothing for it to compute."
     elif loaded.device and not cpu_layers <= seen:
         reason = f"llama.cpp kept {len(cpu_layers - seen)} of {len(cpu_layers)} layers from it."
-    buffers = _buffers(report, tensors, cache)
+    buffers = _buffers(report, facts.file_bytes, tensors, cache)
     n_ctx = int(llama.llama_n_ctx(loaded.context))
     found = list(comparison.differences(plan, lanes, buffers))
     if n_ctx != plan.n_ctx:
@@ -217,11 +217,11 @@ def _loaded_report(
 
 
 def _buffers(
-    report: LoadReport, tensors: tuple[ExpertTensor, ...], cache: ContextCache | None
+    report: LoadReport, file_bytes: int, tensors: tuple[ExpertTensor, ...], cache: ContextCache | None
 ) -> tuple[BufferReport, ...]:
     """llama.cpp's buffers and the expert device's, each byte in one of them."""
     repacked = sum(tensor.bytes for tensor in tensors if tensor.name in report.repacked_experts)
-    buffers = list(report.buffers(repacked))
+    buffers = list(report.buffers(repacked, file_bytes))
     # Without the device nobody says what of the mapping is experts: the copies of some are all that is known.
     if experts := max(repacked, cache.expert_bytes if cache else 0):
         buffers.append(BufferReport(device=CPU_LANE, part="experts", bytes=experts))

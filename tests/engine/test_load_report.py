@@ -72,6 +72,14 @@ def test_buffers_are_summed_by_device_and_part_and_the_last_reservation_stands()
     }
 
 
+def test_stretches_of_a_mapping_that_overlap_are_no_more_than_the_file():
+    lines = LINES + "\nload_tensors:      EXPERTS model buffer size =     1.50 MiB\n"
+    for file_bytes, told in ((2 * MIB, 2 * MIB), (4 * MIB, round(3.31 * MIB))):
+        sizes = {(b.device, b.part): b.bytes for b in report(lines).buffers(file_bytes=file_bytes)}
+        assert sizes["CPU", "mapped"] == told
+        assert sizes["CPU", "compute"] == round(0.22 * MIB)
+
+
 def test_repacked_experts_are_told_by_name_and_taken_out_of_what_they_share_a_buffer_with():
     told = report(REPACKED_LINES)
     kinds = {0: ("gate", "down", "up"), 1: ("gate", "up")}

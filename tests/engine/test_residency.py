@@ -52,6 +52,7 @@ def test_mapped_experts_take_no_copy(repackable):
     assert report.expert_device
     assert "repacked" not in parts(report)
     assert parts(report)["experts"] == read_facts(path).bytes.experts
+    assert parts(report)["mapped"] <= read_facts(path).file_bytes
 
 
 def said(path, residency, *arguments, pool=0):
