@@ -24,9 +24,9 @@ class Answered:
         finished: Its figures, as the engine measured them.
         plan: The plan that gave it, with its predicted memory; None where it was no single one.
         seen: What it tells of that plan; None where it tells nothing.
-        why_not: Why its speed tells nothing of a plan: CHANGED (another pool, budget or policy meanwhile), DIFFERENT
-            (the engine loaded otherwise than planned), SHORT (too few tokens) or UNCOUNTED (nobody counted what the
-            pool missed); empty where it does.
+        why_not: Why its speed tells nothing of a plan: CHANGED (another pool, memory, policy or pins meanwhile),
+            DIFFERENT (the engine loaded otherwise than planned), SHORT (too few tokens) or UNCOUNTED (nobody counted
+            what the pool missed); empty where it does.
     """
 
     finished: Finished

@@ -15,11 +15,8 @@ def locale_of_words() -> QLocale:
 
 
 def number(value: float, decimals: int = 0) -> str:
-    """A number as the user's language writes it, its thousands apart: as the boxes for numbers do everywhere."""
-    locale = QLocale()
-    # Without a language ("C") Qt would leave the thousands together here, and not in a box beside.
-    locale.setNumberOptions(locale.numberOptions() & ~QLocale.NumberOption.OmitGroupSeparator)
-    return locale.toString(float(value), "f", decimals)
+    """A number as the words around it write it, its thousands apart: as the boxes for numbers do everywhere."""
+    return locale_of_words().toString(float(value), "f", decimals)
 
 
 def in_bytes(count: int) -> str:

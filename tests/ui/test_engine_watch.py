@@ -8,6 +8,7 @@ import pytest
 from controller_driver import PATIENCE, answer, until
 from PySide6.QtWidgets import QPushButton
 
+from app.errors import AppError, ErrorCode
 from app.ui import engine_watch
 from app.ui.chat.page import ChatPage
 from app.ui.controller import FAILED, READY
@@ -54,6 +55,15 @@ def test_an_engine_that_answers_again_is_not_called_silent_any_more(qtbot, hangi
     assert not page.banner.isVisible()
     assert line.difference.full == ""
     answer(qtbot, controller)
+
+
+def test_an_engine_that_answers_again_takes_no_other_failures_words_away(qtbot, hanging):
+    controller, page, _line = hanging
+    controller.failed.emit(AppError(ErrorCode.FOLDER_NOT_WRITABLE, "The conversations cannot be written."))
+    with qtbot.waitSignal(controller.engine_watch.silent, timeout=PATIENCE):
+        os.kill(controller.engine.pid, signal.SIGCONT)
+    assert page.banner.isVisible()
+    assert "cannot be written" in page.banner.text
 
 
 def test_ending_a_silent_engine_offers_what_every_failed_engine_does(qtbot, hanging):

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from controller_driver import PATIENCE
 from knobs_driver import FACTS, box_of, by_keyboard, by_mouse, choose, load, page_over, press, settled, typed, value
+from PySide6.QtGui import QValidator
 from PySide6.QtWidgets import QWidget
 
 from app.ui.tuning.memory_editor import MemoryEditor
@@ -108,6 +109,15 @@ def test_the_automatic_button_gives_the_choice_back_to_the_engine(make_page, qtb
     assert value(page, KEY) == 64 * MIB
     press(page, page.rows[KEY].automatic_button, qtbot)
     assert value(page, KEY) is None
+
+
+def test_a_part_of_a_mib_is_no_size_and_is_not_read_as_ten_times_as_much(make_page, qtbot):
+    box = box_of(make_page(), KEY)
+    for wrong in ("1.5", "64.0 MiB"):
+        assert box.validate(wrong, len(wrong))[0] == QValidator.State.Invalid
+    for right in ("64", "4,096 MiB"):
+        assert box.validate(right, len(right))[0] == QValidator.State.Acceptable
+    assert box.valueFromText("1,024 MiB") == min(1024, box.maximum())
 
 
 def test_words_can_be_typed_too(make_page, qtbot):

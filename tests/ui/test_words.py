@@ -7,16 +7,15 @@ from PySide6.QtWidgets import QSpinBox
 from app.ui.words import in_bytes, in_seconds, in_tokens, locale_of_words, number
 
 
-@pytest.fixture(params=["C", "de_DE", "en_US"])
-def locale(request):
+@pytest.fixture
+def default_locale():
     before = QLocale()
-    QLocale.setDefault(QLocale(request.param))
-    yield request.param
+    yield QLocale.setDefault
     QLocale.setDefault(before)
 
 
-@pytest.mark.usefixtures("locale")
-def test_a_box_writes_numbers_as_the_words_beside_it(qtbot):
+def test_a_box_of_the_window_writes_numbers_as_the_words_beside_it(qtbot, default_locale):
+    default_locale(locale_of_words())
     box = QSpinBox()
     qtbot.addWidget(box)
     box.setGroupSeparatorShown(True)
@@ -27,15 +26,12 @@ def test_a_box_writes_numbers_as_the_words_beside_it(qtbot):
         assert in_tokens(value).startswith(box.text())
 
 
-def test_the_windows_numbers_are_those_of_sentences_that_come_with_theirs(qapp):
-    before = QLocale()
-    QLocale.setDefault(locale_of_words())
-    try:
-        assert number(8192) == f"{8192:,}"
-        assert number(1234.5, 1) == f"{1234.5:,.1f}"
-        assert in_bytes(3 * 2**30 // 2) == "1.5 GiB"
-        assert in_bytes(1020 * 2**20) == "1,020.0 MiB"
-        assert in_bytes(-640) == "-640 B"
-        assert in_seconds(200) == "3 min 20 s"
-    finally:
-        QLocale.setDefault(before)
+@pytest.mark.parametrize("system", ["C", "de_DE", "en_US"])
+def test_numbers_are_those_of_sentences_that_come_with_theirs_whatever_the_system_speaks(qapp, default_locale, system):
+    default_locale(QLocale(system))
+    assert number(8192) == f"{8192:,}"
+    assert number(1234.5, 1) == f"{1234.5:,.1f}"
+    assert in_bytes(3 * 2**30 // 2) == "1.5 GiB"
+    assert in_bytes(1020 * 2**20) == "1,020.0 MiB"
+    assert in_bytes(-640) == "-640 B"
+    assert in_seconds(200) == "3 min 20 s"

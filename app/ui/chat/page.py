@@ -214,6 +214,7 @@ class ChatPage(QWidget):
         if not self.isVisible() and self._controller.state != FAILED:
             return  # the wizard is shown, and tells what it began itself
         actions = self._rescue_buttons() if self._controller.state == FAILED else ()
+        self._told_silent = False  # what takes the banner now is not taken away by an engine that answers again
         self.banner.tell(error, actions)
 
     def _silent(self, silence: AppError | None) -> None:

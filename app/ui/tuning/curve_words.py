@@ -84,7 +84,7 @@ def unplaced_text(answered: Answered) -> str:
     if not answered.why_not or not rate:
         return ""
     why = {
-        CHANGED: translate("Curve", "pool, policy or pins were changed while it came."),
+        CHANGED: translate("Curve", "pool, memory, policy or pins were changed while it came."),
         DIFFERENT: translate("Curve", "the engine loaded the model otherwise than planned."),
         SHORT: translate("Curve", "an answer shorter than {least} says little of a plan.").format(
             least=in_tokens(LEAST_DECODED)

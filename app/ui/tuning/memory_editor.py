@@ -79,10 +79,10 @@ class _MemoryBox(QSpinBox):
         return min(int(digits), self.maximum()) if digits else self.value()
 
     def validate(self, text: str, position: int) -> tuple[QValidator.State, str, int]:
-        """Digits with a unit, or a word that may still be typed."""
+        """Whole MiB, their thousands apart or not, with or without the unit; or a word that may still be typed."""
         words = [self.textFromValue(value).casefold() for value in (_FITS, _SYSTEM)]
         typed = text.strip().casefold()
-        if typed in words or re.fullmatch(r"[\d\s.,'\u202f\u00a0]*\d\s*(mib)?", typed):
+        if typed in words or re.fullmatch(r"[\d\s,'\u202f\u00a0]*\d\s*(mib)?", typed):
             return QValidator.State.Acceptable, text, position
-        unfinished = not typed or any(word.startswith(typed) for word in words) or re.fullmatch(r"[\d\s.,]*m?i?", typed)
+        unfinished = not typed or any(word.startswith(typed) for word in words) or re.fullmatch(r"[\d\s,]*m?i?", typed)
         return (QValidator.State.Intermediate if unfinished else QValidator.State.Invalid), text, position
