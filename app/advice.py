@@ -25,6 +25,10 @@ ADVICE: dict[ErrorCode, str] = {
     ErrorCode.ENGINE_FAILED: "Try again; the engine's log says more.",
     ErrorCode.CANCELLED: "It was stopped as you asked.",
     ErrorCode.STORE_UNREADABLE: "Close other windows of this app, or update it; the file was left as it is.",
+    ErrorCode.NO_NETWORK: "Check the connection and the proxy in the system's settings, then try again.",
+    ErrorCode.UPDATES_UNKNOWN: "Look for a newer version where you got this one.",
+    ErrorCode.FEED_UNREADABLE: "Try again later; if it repeats, look for a newer version where you got this one.",
+    ErrorCode.UPDATE_UNTRUSTED: "Do not install it. Try again later, or look where you got this version.",
 }
 
 

@@ -5,6 +5,8 @@ Imports nothing of ours; may be imported by everything.
 """
 
 import enum
+import errno
+from pathlib import Path
 
 
 class ErrorCode(enum.StrEnum):
@@ -29,6 +31,10 @@ class ErrorCode(enum.StrEnum):
     ENGINE_FAILED = "engine_failed"
     CANCELLED = "cancelled"
     STORE_UNREADABLE = "store_unreadable"
+    NO_NETWORK = "no_network"
+    UPDATES_UNKNOWN = "updates_unknown"
+    FEED_UNREADABLE = "feed_unreadable"
+    UPDATE_UNTRUSTED = "update_untrusted"
 
 
 EXIT_OK = 0
@@ -53,6 +59,9 @@ _ENGINE_CODES = {
     ErrorCode.ENGINE_PROTOCOL,
     ErrorCode.ENGINE_FAILED,
 }
+
+
+_FULL = {errno.ENOSPC, errno.EDQUOT}
 
 
 class AppError(Exception):
@@ -80,3 +89,10 @@ class AppError(Exception):
         if self.code in _ENGINE_CODES:
             return EXIT_ENGINE
         return EXIT_BAD_USAGE
+
+
+def writing_error(error: OSError, path: Path) -> AppError:
+    """The typed error for an operating system error met while writing `path`."""
+    if error.errno in _FULL:
+        return AppError(ErrorCode.DISK_FULL, f"The disk is full: {path} could not be written.", str(error))
+    return AppError(ErrorCode.FOLDER_NOT_WRITABLE, f"{path} could not be written.", str(error))

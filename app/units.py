@@ -32,12 +32,18 @@ def format_bytes(count: int) -> str:
 def format_share(share: float, *, decimals: int = 0, signed: bool = False) -> str:
     """A share of a whole (1 is all of it) in percent, written as everywhere in the window: "53 %", "+20.0 %".
 
+    Without figures after the point a part is neither "0 %" nor "100 %": "< 1 %", "> 99 %". Nothing has no sign.
+
     Args:
         share: The share; below 0 for a loss.
         decimals: Figures after the point.
         signed: Whether a gain gets its sign too.
     """
-    return f"{100 * share:{'+' if signed else ''}.{decimals}f} %".replace("-", "−")
+    percent = round(100 * share, decimals)
+    if not decimals and not signed and 0 < share < 1 and percent in (0, 100):
+        return "> 99 %" if percent else "< 1 %"
+    sign = "+" if signed and percent else ""
+    return f"{percent or 0:{sign}.{decimals}f} %".replace("-", "−")
 
 
 def parse_size(text: str) -> int:

@@ -43,7 +43,7 @@ from app.commands.common import (
     wishes,
 )
 from app.engine.client import EngineClient
-from app.errors import EXIT_OK, AppError, ErrorCode
+from app.errors import EXIT_OK, AppError, ErrorCode, writing_error
 from app.hardware.facts import Machine
 from app.hardware.fingerprint import fingerprint
 from app.library import folders
@@ -204,4 +204,4 @@ def _draw(path: Path, results: tuple[CaseResult, ...], facts: ModelFacts, *, com
     try:
         charts.save(path, title, charts.of_bench(results))
     except OSError as error:
-        raise folders.writing_error(error, path) from error
+        raise writing_error(error, path) from error

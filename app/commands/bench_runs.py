@@ -101,7 +101,7 @@ class Progress:
     def done(self, fraction: float) -> None:
         """So much of the turn is computed."""
         if self._terminal:
-            self._print(f"{self._line}: {format_share(fraction):>5}", lasting=False)
+            self._print(f"{self._line}: {format_share(fraction):>6}", lasting=False)
 
     def log(self, line: protocol.LogLine) -> None:
         """A warning or error of the engine."""

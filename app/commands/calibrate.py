@@ -95,7 +95,7 @@ def _receive(client: EngineClient, request: int, *, quiet: bool) -> Calibration:
         try:
             for event in client.events(request, protocol.Calibrated):
                 if isinstance(event, protocol.CalibrateProgress) and progress:
-                    line = f"Measuring: {format_share(event.fraction):>5}  {event.what}"
+                    line = f"Measuring: {format_share(event.fraction):>6}  {event.what}"
                     print(f"\r{line[:78]:78}", end="", file=sys.stderr, flush=True)
                 if isinstance(event, protocol.Calibrated):
                     if progress:

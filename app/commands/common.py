@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from app.engine import protocol
 from app.engine.client import EngineClient
-from app.errors import AppError
+from app.errors import AppError, writing_error
 from app.hardware.facts import Machine
 from app.hardware.probe import probe
 from app.library import folders, models
@@ -186,7 +186,7 @@ def writable(text: str) -> Path:
         if new:
             path.unlink()
     except OSError as error:
-        raise folders.writing_error(error, path) from error
+        raise writing_error(error, path) from error
     return path
 
 

@@ -14,29 +14,31 @@ from app.commands.common import (
     Json,
     add_tuned,
     add_wishes,
-    facts_of,
     print_json,
     why_no_engine,
     wishes,
     writable,
 )
+from app.commands.doctor_model import NOT_LOADED, NamedModel, named_model
 from app.commands.doctor_run import watch_answer
 from app.commands.memory import checked_plan
+from app.commands.patience import PatientClient, StillError
 from app.doctor.diagnosis import RULES, Diagnosis, examine
 from app.doctor.hints import Hint
-from app.doctor.observation import NO_ENGINE, NO_MODEL, Observation
+from app.doctor.observation import NO_ENGINE, NO_MODEL, Observation, SilentFile
 from app.doctor.record import (
     AnyLine,
     CalibrationLine,
     DiskLine,
     FilesLine,
     ModelLine,
+    SilentLine,
+    folders_of,
     observed,
     read_record,
     write_record,
 )
 from app.engine import protocol
-from app.engine.client import EngineClient
 from app.errors import EXIT_OK, AppError, ErrorCode
 from app.hardware.engine_files import read_engine_files
 from app.hardware.facts import Machine
@@ -50,6 +52,7 @@ from app.library.speed_evidence import calibration_of, evidence_of
 from app.model import ModelFacts
 from app.placement.evidence import evidence_for, planned
 from app.placement.placing import refuse_hopeless
+from app.placement.refine import STEP_NO_DRY_RUN
 from app.units import format_bytes
 
 _MIB = 1024**2
@@ -107,14 +110,14 @@ def _run(parsed: argparse.Namespace) -> int:
         raise AppError(ErrorCode.BAD_USAGE, "--record is for this machine.")
     if parsed.record is not None:
         writable(parsed.record)
-    facts = facts_of(parsed.model) if parsed.model is not None else None
+    model = named_model(parsed.model) if parsed.model is not None else NamedModel()
     notes: list[str] = []
     if parsed.replay is not None:
         seen = read_record(folders.user_path(parsed.replay)).observation()
     elif described is not None:
-        seen = _planned_for(described, facts, parsed)
+        seen = _planned_for(described, model, parsed)
     else:
-        seen = _here(parsed, facts, notes)
+        seen = _here(parsed, model, notes)
     diagnosis = examine(seen)
     if parsed.json:
         print_json(_as_json(diagnosis, seen, notes))
@@ -133,23 +136,25 @@ def _described(parsed: argparse.Namespace) -> Machine | None:
     return read_profile(folders.user_path(parsed.hardware)) if parsed.hardware is not None else None
 
 
-def _planned_for(machine: Machine, facts: ModelFacts | None, parsed: argparse.Namespace) -> Observation:
+def _planned_for(machine: Machine, model: NamedModel, parsed: argparse.Namespace) -> Observation:
     """A described machine with the model's plan for it, by what was measured there."""
+    facts = model.facts
     if facts is None:
-        return Observation(machine=machine, calibration=calibration_of(machine))
+        return observed(Observation(machine=machine, calibration=calibration_of(machine)), _silence(model))
     evidence = evidence_for(machine, evidence_of(facts, machine))
     plan = planned(facts, machine, wishes(parsed), evidence)
     return Observation(machine=machine, calibration=evidence.calibration, facts=facts, plan=plan)
 
 
-def _here(parsed: argparse.Namespace, facts: ModelFacts | None, notes: list[str]) -> Observation:
+def _here(parsed: argparse.Namespace, model: NamedModel, notes: list[str]) -> Observation:
     """This machine, also where its engine cannot be used: that is what it is asked for then."""
-    lines: list[AnyLine] = [FilesLine(files=read_engine_files(contents=True))]
+    facts = model.facts
+    lines: list[AnyLine] = [FilesLine(files=read_engine_files(contents=True)), *_silence(model)]
     # The disk is that of the model, where there is one.
-    folder = Path(facts.files[0]).resolve().parent if facts is not None else folders.models_folder()
+    folder = model.folder or folders.models_folder()
     with contextlib.ExitStack() as stack:
         try:
-            client = stack.enter_context(EngineClient(on_log=terminal.show_log))
+            client = stack.enter_context(PatientClient(on_log=terminal.show_log))
             devices = client.request(protocol.ListDevices, protocol.Devices, timeout=DEVICES_SECONDS)
         except AppError as error:
             if parsed.load:
@@ -165,20 +170,36 @@ def _here(parsed: argparse.Namespace, facts: ModelFacts | None, notes: list[str]
         if facts is not None:
             evidence = evidence_of(facts, machine)
             plan = checked_plan(client, facts, machine, wishes(parsed), evidence)
-            notes += evidence.notes
+            notes += [*evidence.notes, *(step.reason for step in plan.steps if step.name == STEP_NO_DRY_RUN)]
             calibration = evidence.calibration or calibration
             lines.append(ModelLine(facts=facts, plan=plan))
         if calibration is not None:
             lines.append(CalibrationLine(calibration=calibration))
         seen = Observation(machine=machine, engine_pid=client.pid)
-        if facts is not None and parsed.load:
+        if parsed.load and facts is None:
+            notes.append(NOT_LOADED)
+        elif facts is not None and parsed.load:
             refuse_hopeless(plan, machine)
             try:
                 watch_answer(client, seen, plan, facts, lines, quiet=parsed.json)
+            except StillError as error:
+                notes.append(error.message)
+                lines.append(SilentLine(file=_stopped(facts, lines, error)))
             except AppError:
                 _keep_cut(parsed, folder, snapshot, lines, seen)
                 raise
         return _recorded(parsed, folder, snapshot, lines, seen)
+
+
+def _silence(model: NamedModel) -> list[AnyLine]:
+    """That the model's file did not answer, where it did not."""
+    return [SilentLine(file=model.silent)] if model.silent is not None else []
+
+
+def _stopped(facts: ModelFacts, lines: list[AnyLine], error: StillError) -> SilentFile:
+    """What an engine waited for that was given up."""
+    answers = any(isinstance(line, protocol.Loaded) for line in lines)
+    return SilentFile(path=facts.files[0], seconds=error.seconds, step="answer" if answers else "load")
 
 
 def _probed(
@@ -194,7 +215,7 @@ def _recorded(
 ) -> Observation:
     """What is judged by, written to the file where one was named."""
     if snapshot is not None:
-        private = (Path.home(), folders.data_folder(), folders.models_folder(), folder)
+        private = (Path.home(), folders.data_folder(), folders.models_folder(), folder, *folders_of(lines))
         write_record(folders.user_path(parsed.record), snapshot, lines, private)
     return observed(seen, lines)
 

@@ -4,6 +4,8 @@ import os
 import sys
 import time
 
+import msgspec
+
 from app import terminal
 from app.doctor.observation import Observation
 from app.doctor.record import AnyLine, ProgramsLine, SampleLine
@@ -39,7 +41,7 @@ def watch_answer(
         finished = _answer(client, sampler, lines)
         lines += [
             client.request(protocol.ReadCache, protocol.CacheFacts, experts=True),
-            finished,
+            msgspec.structs.replace(finished, text=""),  # what was said is nobody's business
             SampleLine(sample=sampler.sample(), decoding=False),
             ProgramsLine(programs=read_ram_programs(but=frozenset((os.getpid(), client.pid)))),
         ]

@@ -27,6 +27,7 @@ from app.model import ModelFacts
 from app.placement import words as plan_words
 from app.placement.evidence import evidence_for, planned
 from app.placement.exchange import plan_file
+from app.placement.memory_share import memory_share
 from app.placement.placing import STEP_DOES_NOT_FIT
 from app.placement.plan import Plan
 from app.units import format_bytes
@@ -51,7 +52,9 @@ def _run(parsed: argparse.Namespace) -> int:
     if parsed.json:
         data = msgspec.to_builtins(plan, str_keys=True)
         model = plan_file.named_model(facts)  # `import` reads it
-        print_json({**data, "model": model, "words": plan_words.describe_plan(plan, facts), "notes": list(notes)})
+        told = {"words": plan_words.describe_plan(plan, facts), "lanes": list(plan_words.describe_lanes(plan, facts))}
+        share = msgspec.to_builtins(memory_share(plan, facts))
+        print_json({**data, "model": model, "experts_in_memory": share, **told, "notes": list(notes)})
         return EXIT_OK
     _print_plan(plan, facts)
     for note in notes:

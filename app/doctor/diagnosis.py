@@ -51,6 +51,7 @@ RULES: tuple[Rule, ...] = tuple(
         (gpu.NARROW_LINK, "lanes to the graphics card", gpu.narrow_link),
         (gpu.OTHER_PROGRAMS, "graphics memory of other programs", gpu.other_programs),
         (memory.CONTEXT, "context against its use", memory.unused_context),
+        (files.SILENT_DISK, "whether the model's file answers", files.silent_disk),
         (files.NETWORK_DISK, "models on a network disk", files.network_disk),
         (files.SLOW_DISK, "models on a slow disk", files.slow_disk),
     )

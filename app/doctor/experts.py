@@ -4,25 +4,23 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from app.doctor.hints import SLOWER, Change, Hint, UnjudgedError
-from app.doctor.observation import Observation
+from app.doctor.observation import LEAST_TOKENS, Observation
 from app.engine import protocol
 from app.hardware.facts import GpuKind
 from app.model.facts import ModelFacts
-from app.placement.cache.facts import LayerExperts, PoolFacts
+from app.placement.cache.facts import IN_POOL, LayerExperts, PoolFacts
 from app.placement.plan import CPU_LANE, DISK_LANE, Plan
 from app.units import format_bytes, format_share
 
 HOT_EXPERTS = "hot-experts"
 
-LEAST_TOKENS = 64
-"""Decoded tokens before counts say which experts are hot."""
 WORTH = 0.15
 """Share of routed experts that another placement must move to the card to be told of."""
 LEFT_FREE = 512 * 1024**2
 """Bytes of a card that are left to other programs: what users of 8 to 24 GB cards leave."""
 
 _MIB = 1024**2
-_IN_POOL, _PINNED_AWAY = "g", "c"
+_PINNED_AWAY = "c"
 
 
 @dataclass(frozen=True)
@@ -113,7 +111,7 @@ def _room(seen: Observation, plan: Plan, facts: ModelFacts, cache: protocol.Cach
 def _counted(layers: Iterable[LayerExperts]) -> _Counts:
     every = placed = possible = away = 0
     for layer in layers:
-        inside = [lane == _IN_POOL for lane in layer.lanes]
+        inside = [lane == IN_POOL for lane in layer.lanes]
         room = sum(inside)
         ranked = sorted(range(len(layer.routed)), key=lambda expert: -layer.routed[expert])
         every += sum(layer.routed)

@@ -1,12 +1,13 @@
-"""Rules about files: the engine's own, and the disk that the model lies on."""
+"""Rules about files: the engine's own, the model's, and the disk that it lies on."""
 
 from app.doctor.hints import NOTE, PROBLEM, SLOWER, Hint, UnjudgedError
-from app.doctor.observation import Observation
+from app.doctor.observation import Observation, SilentFile
 from app.hardware.facts import Disk
 from app.placement.plan import DISK_LANE
 from app.units import format_bytes
 
-ENGINE_FILES, NETWORK_DISK, SLOW_DISK = "engine-files", "network-disk", "slow-disk"
+ENGINE_FILES, SILENT_DISK = "engine-files", "silent-disk"
+NETWORK_DISK, SLOW_DISK = "network-disk", "slow-disk"
 
 SLOW_BYTES = 400e6
 """Bytes a second: solid-state disks on SATA read about 550 MB/s, hard disks and memory cards far below 300."""
@@ -32,6 +33,39 @@ def engine_files(seen: Observation) -> Hint | None:
         action="Look for them in the virus scanner's quarantine, allow them there, and install the app again.",
         severity=PROBLEM,
     )
+
+
+def silent_disk(seen: Observation) -> Hint | None:
+    """A model's file that does not answer: a disk that dies or was pulled out, a network share that is gone."""
+    silent = seen.silent_file
+    if silent is None:
+        if seen.facts is None:
+            raise UnjudgedError(seen.no_plan)
+        return None
+    disk = _disk(seen)
+    kind = f" ({disk.filesystem})" if disk.filesystem else ""
+    where = f" It is on another machine{kind}." if disk.network else ""
+    title = "The model's disk does not answer"
+    action = "Make the disk answer before the model is used again: reconnect its cable or its network share."
+    if silent.step != "tables":  # a graphics driver may hang as well
+        title = "The engine waits for what does not come"
+        action = "Copy the model's file somewhere else: if that stops too, it is the disk that is waited for."
+    return Hint(
+        rule=SILENT_DISK,
+        title=title,
+        evidence=f"{_waited(silent)}{where}",
+        action=action,
+        severity=PROBLEM,
+        about=silent.path,
+    )
+
+
+def _waited(silent: SilentFile) -> str:
+    vain = f"for {silent.seconds:.0f} seconds"
+    if silent.step == "tables":
+        return f"{silent.path} was asked for its tables and gave nothing {vain}."
+    what = "was loaded" if silent.step == "load" else "answered"
+    return f"While {silent.path} {what}, the engine said nothing and got nothing done {vain}."
 
 
 def network_disk(seen: Observation) -> Hint | None:

@@ -5,6 +5,7 @@ from app.doctor.observation import Observation
 from app.doctor.programs import may_be_closed
 from app.hardware.facts import Gpu, GpuKind, Pcie, UnusedCard, one_row_per_card
 from app.hardware.matching import maker
+from app.hardware.words import link_words
 from app.placement.plan import CPU_LANE, DISK_LANE
 from app.placement.speed.calibration import TO_DEVICE, Calibration
 from app.units import format_bytes
@@ -84,9 +85,9 @@ def narrow_link(seen: Observation) -> tuple[Hint, ...]:
 def _narrow(seen: Observation, gpu: Gpu, link: Pcie) -> Hint:
     # Links slow down while idle, lanes do not leave: the generation is judged by its best.
     most = _LANE_GB.get(link.max_generation, 0) * link.lanes
-    evidence = f"{gpu.name} ({gpu.device}) is connected by PCIe {link.max_generation} x{link.lanes}"
+    evidence = f"{gpu.name} ({gpu.device}) is connected by {link_words(link.max_generation, link.lanes)}"
     if link.lanes < link.max_lanes:
-        evidence += f", though x{link.max_lanes} is possible"
+        evidence += f", though ×{link.max_lanes} is possible"
     if most:
         evidence += f": at most {most:.1f} GB/s each way (by the standard)"
     measured = _copied(seen.calibration, gpu.device)

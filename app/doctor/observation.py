@@ -1,5 +1,7 @@
 """Everything the rules judge by: what was seen of the machine, the plan, the load and the answers."""
 
+from typing import Literal
+
 import msgspec
 
 from app.doctor.hints import UnjudgedError
@@ -15,8 +17,11 @@ from app.placement.speed.calibration_words import busy_note
 
 NO_MODEL = "It is judged for a model and its plan: name a model."
 NO_ENGINE = "The engine cannot be used, so that there is no plan to judge."
+SILENT_MODEL = "The model's file did not answer in time, so that there is no plan to judge."
 NOT_LOADED = "It is judged while a model is loaded."
 NO_ANSWER = "It is judged by answers of the loaded model, and there was none yet."
+LEAST_TOKENS = 64
+"""Decoded tokens from which on it is judged what the expert cache counted: which experts are hot, which are in it."""
 NOT_CALIBRATED = (
     "This machine's speed was not measured yet: `calibrate`, or the window's page of the machine, does that."
 )
@@ -32,6 +37,20 @@ class AnswerFigures(msgspec.Struct, frozen=True, kw_only=True):
 
     answers: int
     longest_tokens: int
+
+
+class SilentFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A model's file that was waited for in vain.
+
+    Attributes:
+        path: The file.
+        seconds: How long it was waited for.
+        step: What it was to give: its tables, or what the engine needs for a load or an answer.
+    """
+
+    path: str
+    seconds: float
+    step: Literal["tables", "load", "answer"]
 
 
 class Observation(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,6 +72,7 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
         engine_pid: The engine's process, 0 where there is none.
         programs: Other programs that hold main memory, largest first.
         engine_files: Whether the engine's own files are as they were installed.
+        silent_file: The model's file, where it did not answer in time.
     """
 
     machine: Machine
@@ -70,6 +90,7 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
     engine_pid: int = 0
     programs: tuple[RamProgram, ...] = ()
     engine_files: EngineFiles | None = None
+    silent_file: SilentFile | None = None
 
     @property
     def needed_plan(self) -> tuple[Plan, ModelFacts]:

@@ -15,6 +15,7 @@ from app.hardware.samples import Sample
 from app.model.facts import ModelFacts
 from app.placement.active_experts import facts_with
 from app.placement.cache.facts import MemoryFacts
+from app.placement.memory_share import memory_share
 from app.placement.plan import DISK_LANE, Plan
 from app.units import format_bytes, format_share
 
@@ -55,12 +56,12 @@ class _Course:
 
 def thrashing(seen: Observation) -> Hint | None:
     """Experts that are read again and again while answering, because main memory cannot hold them."""
-    plan, _ = seen.needed_plan
+    plan, facts = seen.needed_plan
     course = _course(seen)
     if course.state != THRASHES:
         return None
     found = remedy(seen, course.memory)
-    told = _planned_reading(plan)
+    told = _planned_reading(plan, facts)
     evidence = f"{course.evidence}{f'. {told}' if told else ''}{f'. {found.evidence}' if found.evidence else ''}"
     return Hint(
         rule=THRASHING,
@@ -74,7 +75,6 @@ def thrashing(seen: Observation) -> Hint | None:
 
 def warm_up(seen: Observation) -> Hint | None:
     """Experts that are read for the first time: slow now, and over soon."""
-    _ = seen.needed_plan
     course = _course(seen)
     if course.state != WARMS:
         return None
@@ -90,9 +90,12 @@ def warm_up(seen: Observation) -> Hint | None:
     )
 
 
-def _planned_reading(plan: Plan) -> str:
-    on_disk = sum(lane == DISK_LANE for lane in plan.expert_lanes.values())
-    return f"The plan reads {on_disk} of {len(plan.expert_lanes)} expert layers from the file" if on_disk else ""
+def _planned_reading(plan: Plan, facts: ModelFacts) -> str:
+    share = memory_share(plan, facts)
+    if share is None or DISK_LANE not in plan.expert_lanes.values():
+        return ""
+    room, total = format_bytes(share.kept_bytes), format_bytes(share.total_bytes)
+    return f"The plan has room in main memory for {room} of {total} of experts (predicted)"
 
 
 def _course(seen: Observation) -> _Course:

@@ -6,20 +6,22 @@ lines, so that a record that is read again is judged exactly as it was.
 
 import datetime
 import math
+import re
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
+from pathlib import Path, PurePath, PureWindowsPath
 from typing import Any
 
 import msgspec
 
-from app.doctor.observation import AnswerFigures, Observation
+from app.doctor.observation import SILENT_MODEL, AnswerFigures, Observation, SilentFile
 from app.engine.protocol import CacheFacts, Finished, Loaded
-from app.errors import AppError, ErrorCode
+from app.errors import AppError, ErrorCode, writing_error
 from app.hardware.engine_files import EngineFiles
 from app.hardware.facts import Disk, Machine
 from app.hardware.json_file import read_json
 from app.hardware.ram_programs import RamProgram
 from app.hardware.samples import Sample
+from app.hardware.scrub import HIDDEN
 from app.hardware.snapshot import COMPOSED, RECORDED, Snapshot, is_snapshot, other_version, read_snapshot
 from app.model.facts import ModelFacts
 from app.placement.plan import KV_TYPES, POLICIES, RESIDENCIES, Plan
@@ -28,7 +30,6 @@ from app.placement.speed.calibration import Calibration
 RECORD_VERSION = 1
 _MOST_FILE_BYTES = 32 * 1024**2
 _MOST_FIGURE = 2**63
-_HIDDEN = "(scrubbed)"
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", forbid_unknown_fields=True):
@@ -77,6 +78,12 @@ class FilesLine(Line, frozen=True, kw_only=True, tag="engine_files"):
     files: EngineFiles
 
 
+class SilentLine(Line, frozen=True, kw_only=True, tag="silent_file"):
+    """The model's file, which did not answer in time."""
+
+    file: SilentFile
+
+
 class SampleLine(Line, frozen=True, kw_only=True, tag="sample"):
     """Engine and machine at one moment; `decoding` while an answer was being decoded."""
 
@@ -96,6 +103,7 @@ AnyLine = (
     | DiskLine
     | CalibrationLine
     | FilesLine
+    | SilentLine
     | SampleLine
     | ProgramsLine
     | Loaded
@@ -158,23 +166,26 @@ def observed(seen: Observation, lines: Iterable[AnyLine]) -> Observation:
 
 
 def _with(seen: Observation, line: AnyLine) -> Observation:
+    changes: dict[str, Any] = {}
     if isinstance(line, ModelLine):
-        return msgspec.structs.replace(seen, facts=line.facts, plan=line.plan)
-    if isinstance(line, DiskLine):
-        return msgspec.structs.replace(seen, model_disk=line.disk)
-    if isinstance(line, CalibrationLine):
-        return msgspec.structs.replace(seen, calibration=line.calibration)
-    if isinstance(line, FilesLine):
-        return msgspec.structs.replace(seen, engine_files=line.files)
-    if isinstance(line, ProgramsLine):
-        return msgspec.structs.replace(seen, programs=line.programs)
-    return seen
+        changes = {"facts": line.facts, "plan": line.plan}
+    elif isinstance(line, DiskLine):
+        changes = {"model_disk": line.disk}
+    elif isinstance(line, CalibrationLine):
+        changes = {"calibration": line.calibration}
+    elif isinstance(line, FilesLine):
+        changes = {"engine_files": line.files}
+    elif isinstance(line, SilentLine):
+        changes = {"silent_file": line.file, "no_plan": SILENT_MODEL if seen.plan is None else seen.no_plan}
+    elif isinstance(line, ProgramsLine):
+        changes = {"programs": line.programs}
+    return msgspec.structs.replace(seen, **changes)
 
 
 # ---- writing -----------------------------------------------------------------------------------
 
 
-def write_record(path: Path, snapshot: Snapshot, lines: Sequence[AnyLine], private: Iterable[Path] = ()) -> None:
+def write_record(path: Path, snapshot: Snapshot, lines: Sequence[AnyLine], private: Iterable[PurePath] = ()) -> None:
     """Write what was seen here.
 
     Args:
@@ -184,22 +195,37 @@ def write_record(path: Path, snapshot: Snapshot, lines: Sequence[AnyLine], priva
         private: Folders whose paths are taken out: the home folder, those of models.
 
     Raises:
-        AppError: folder_not_writable, it cannot be written.
+        AppError: folder_not_writable or disk_full.
     """
     made_at = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     head = Head(origin=RECORDED, made_at=made_at, snapshot=snapshot)
-    folders = sorted((str(folder) for folder in private if len(folder.parts) > 1), key=len, reverse=True)
-    hidden = (_without(msgspec.to_builtins(line), folders) for line in lines)
+    folders = sorted(
+        {folder for folder in private if len(folder.parts) > 1}, key=lambda its: len(str(its)), reverse=True
+    )
+    patterns = [
+        re.compile(re.escape(str(folder)), re.IGNORECASE if isinstance(folder, PureWindowsPath) else 0)
+        for folder in folders
+    ]
+    hidden = (_without(msgspec.to_builtins(line), patterns) for line in lines)
     try:
         path.write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in (head, *hidden)))
     except OSError as error:
-        raise AppError(ErrorCode.FOLDER_NOT_WRITABLE, f"{path} cannot be written.", str(error)) from error
+        raise writing_error(error, path) from error
 
 
-def _without(data: Any, folders: Sequence[str]) -> Any:
+def folders_of(lines: Iterable[AnyLine]) -> Iterator[Path]:
+    """Folders of a model's files as lines name them, which may lead through links to where they really are."""
+    for line in lines:
+        if isinstance(line, ModelLine):
+            yield from (Path(file).parent for file in (*line.facts.files, *line.plan.model_files))
+        elif isinstance(line, SilentLine):
+            yield Path(line.file.path).parent
+
+
+def _without(data: Any, folders: Sequence[re.Pattern[str]]) -> Any:
     if isinstance(data, str):
         for folder in folders:
-            data = data.replace(folder, _HIDDEN)
+            data = folder.sub(HIDDEN, data)
         return data
     if isinstance(data, dict):
         return {key: _without(value, folders) for key, value in data.items()}

@@ -70,18 +70,19 @@ def _unlocked(plan: Plan) -> Remedy | None:
 
 
 def _larger_budget(seen: Observation, plan: Plan, memory: MemoryFacts | None) -> Remedy | None:
-    """A budget below what is free. Pages of experts count as available, so they are taken off first."""
+    """A budget below what is free. Pages of experts count as available, so they are taken off; locked ones do not."""
     available = seen.latest.ram_available_bytes if seen.latest is not None else None
     if memory is None or available is None or memory.trusted_bytes < memory.budget_bytes:
         return None
     if not 0 <= available <= seen.machine.ram.total_bytes:
         return None
     missing = memory.total_bytes - memory.budget_bytes
-    room = min(available - memory.resident_bytes - left_free(plan), missing)
+    room = min(available + memory.locked_bytes - memory.resident_bytes - left_free(plan), missing)
     if room <= 0 or room < min(LEAST_FREED, missing):
         return None
     size = memory.total_bytes if room >= missing else (memory.budget_bytes + room) // _MIB * _MIB
-    evidence = f"{format_bytes(available)} are available, those experts included"
+    locked = f" and {format_bytes(memory.locked_bytes)} locked" if memory.locked_bytes else ""
+    evidence = f"{format_bytes(available)} are available{locked}, those experts included"
     action = f"Keep up to {format_bytes(size)} of experts in main memory."
     return Remedy(action, evidence, (Change(key="resident_bytes", value=size),))
 

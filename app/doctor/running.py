@@ -1,7 +1,7 @@
 """Rules about a loaded model: experts that are not where they were meant, an idle pool, graphics memory that spills."""
 
 from app.doctor.hints import PROBLEM, Change, Hint, UnjudgedError
-from app.doctor.observation import NO_ANSWER, Observation
+from app.doctor.observation import LEAST_TOKENS, NO_ANSWER, Observation
 from app.hardware.facts import GpuKind
 from app.hardware.samples import GpuSample
 from app.placement.cache.facts import PoolFacts
@@ -13,9 +13,6 @@ MISSING_EXPERTS, IDLE_POOL, SPILL = "missing-experts", "idle-pool", "spill"
 SPILLED, FULL = 512 * 1024**2, 0.95
 """Main memory used through a card counts as spilled from so many bytes on, while the card itself is so full: drivers
 keep some hundreds of MiB there at all times."""
-
-LEAST_TOKENS = 64
-"""Decoded tokens in which a pool that fills by itself has time for its first hit: the window of its policy."""
 
 _MIB = 1024**2
 

@@ -150,6 +150,10 @@ def error_of(failed: protocol.Failed) -> AppError:
     return AppError(code, failed.message, failed.detail)
 
 
+class EngineLateError(AppError):
+    """No event came in the time that was given."""
+
+
 class EngineClient:
     """The engine child over `subprocess`; one user thread calls `request` and gets events in order.
 
@@ -200,7 +204,10 @@ class EngineClient:
         self.close()
 
     def close(self) -> None:
-        """End the child: close its input, wait, and kill it only if it does not go."""
+        """End the child: close its input, wait, and kill it only if it does not go.
+
+        One that is held in the system, as by a disk that never answers, ends when that lets it go.
+        """
         self._closing = True
         with contextlib.suppress(OSError):
             if self._process.stdin:
@@ -209,7 +216,10 @@ class EngineClient:
             self._process.wait(END_SECONDS)
         except subprocess.TimeoutExpired:
             self._process.kill()
-            self._process.wait()
+            try:
+                self._process.wait(END_SECONDS)
+            except subprocess.TimeoutExpired:
+                return
         self._reader.join()
         if self._process.stdout:
             self._process.stdout.close()
@@ -248,6 +258,7 @@ class EngineClient:
             others: Gets the events of other requests meanwhile; without it they are dropped.
 
         Raises:
+            EngineLateError: no event of any request came for `timeout` seconds; the request goes on.
             AppError: what a `Failed` event carries, or engine_crashed.
         """
         while True:
@@ -270,7 +281,7 @@ class EngineClient:
         """Send a request and return its closing event, dropping those before it.
 
         Raises:
-            AppError: as `events`; engine_failed when no event comes for `timeout` seconds.
+            EngineLateError, AppError: as `events`.
         """
         for event in self.events(self.send(request_type, **fields), last, timeout=timeout):
             if isinstance(event, last):
@@ -295,7 +306,7 @@ class EngineClient:
         try:
             item = self._events.get(timeout=timeout)
         except queue.Empty:
-            raise AppError(ErrorCode.ENGINE_FAILED, "The engine did not answer in time.") from None
+            raise EngineLateError(ErrorCode.ENGINE_FAILED, "The engine did not answer in time.") from None
         if item is None:
             self._events.put(None)
             raise self._outcome().error()

@@ -13,6 +13,7 @@ from llama_cpp import llama_cpp as llama
 from app.engine import dry_run, loading, protocol
 from app.engine.cache import ExpertDevice
 from app.engine.calibrate import Calibrator
+from app.engine.components import load_components
 from app.engine.context_cache import ContextCache, without_pool
 from app.engine.cores import Cores
 from app.engine.ggml import Ggml
@@ -22,6 +23,7 @@ from app.engine.observer import Observer
 from app.engine.parameters import residency_of
 from app.engine.session import Session
 from app.errors import AppError, ErrorCode
+from app.hardware.cgroups import groups_apart
 from app.hardware.facts import EngineBuild, Gpu
 from app.hardware.fingerprint import engine_name
 
@@ -40,6 +42,7 @@ class Engine:
         on_log: Called with level and line of what the user should see.
         profiles: The folder of saved heat, None to keep none.
         routing: The folder of answers' recorded routings, None to keep none.
+        components: The folder of backends that are installed apart, None for none.
     """
 
     def __init__(
@@ -49,6 +52,7 @@ class Engine:
         on_log: Callable[[int, str], None],
         profiles: Path | None = None,
         routing: Path | None = None,
+        components: Path | None = None,
     ) -> None:
         self._on_log = on_log
         self._profiles = profiles
@@ -62,6 +66,7 @@ class Engine:
         self._notes: list[str] = []
         self._cpu_variant: str | None = None
         self._tap.on_line = self._note
+        self._notes += load_components(self._ggml, components) if components else ()
         self._ggml.load_backends()
         self._tap.on_line = None
         self._device, self._device_reason = self._expert_device(stock)
@@ -104,6 +109,7 @@ class Engine:
             notes=tuple(self._notes),
             cpu_variant=self._cpu_variant,
             cpu_features=self._ggml.cpu_features(),
+            control_groups=groups_apart(),
         )
 
     def load(

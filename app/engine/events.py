@@ -1,6 +1,7 @@
 """What the engine child tells the application: progress, answers, measurements, facts and failures.
 
-Pure data, written and read by `protocol`: imports no llama.cpp and no Qt. Every figure in it is measured.
+Pure data, written and read by `protocol`: imports no llama.cpp and no Qt. Every figure in it is measured, but for the
+buffers of a dry run.
 """
 
 import msgspec
@@ -120,7 +121,7 @@ class CacheFacts(Event, frozen=True, kw_only=True, tag="cache_facts"):
     """What the expert cache is and does; all measured.
 
     `layers` is empty where the request did not ask for experts; `next_batch` goes into the next `ReadCache`.
-    `memory` is None where no experts lie in a mapped file.
+    `memory` is None where no experts lie in a mapped file, and where the system decides which of them stay.
     """
 
     pool: PoolFacts | None
@@ -142,7 +143,7 @@ class TraceState(Event, frozen=True, kw_only=True, tag="trace_state"):
 
 
 class DryRan(Event, frozen=True, kw_only=True, tag="dry_ran"):
-    """What llama.cpp would allocate for a plan, and how long it took to find out."""
+    """What llama.cpp would allocate for a plan, as it laid it out, and the measured time that took."""
 
     buffers: tuple[BufferReport, ...]
     seconds: float

@@ -6,6 +6,7 @@ wait for an answer (the pool's size, main memory, a trace) has a thread of its o
 """
 
 import contextlib
+import ctypes
 import faulthandler
 import functools
 import logging
@@ -23,7 +24,7 @@ import msgspec
 import psutil
 
 from app.engine import protocol
-from app.errors import AppError, ErrorCode
+from app.errors import AppError, ErrorCode, writing_error
 from app.library import folders
 from app.library.routing_records import routing_folder
 
@@ -43,6 +44,7 @@ def main(arguments: list[str]) -> int:
     """Run the child until its input ends. `--stock` leaves the expert device out, for comparison."""
     # Ctrl-C in a terminal reaches every process of the group; only the parent decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    requests = _take_requests()
     output, output_log = _protect_output()
     _set_up_logging()
     events = EventWriter(output)
@@ -51,7 +53,7 @@ def main(arguments: list[str]) -> int:
     thread = threading.Thread(target=worker.run, name="engine-worker", daemon=True)
     thread.start()
     threading.Thread(target=worker.run_long_orders, name="engine-orders", daemon=True).start()
-    _read_requests(sys.stdin.buffer, events, worker)
+    _read_requests(requests, events, worker)
     worker.shut_down()
     thread.join(timeout=5)
     logging.shutdown()
@@ -60,6 +62,31 @@ def main(arguments: list[str]) -> int:
             output_log.unlink()
     # llama.cpp's own global destructors may wait for threads of a driver: nothing is left to save.
     os._exit(0)
+
+
+def _take_requests() -> BinaryIO:
+    """Keep the real standard input for requests; for everything else in this process it is empty.
+
+    Libraries ask Windows when they are loaded what kind of file standard input is, and Windows does not answer while a
+    read from that pipe is under way: loading one beside the thread that waits for requests would hang for ever.
+    """
+    requests = os.fdopen(os.dup(0), "rb")
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    _tell_windows(0)
+    return requests
+
+
+def _tell_windows(descriptor: int) -> None:
+    """Make a standard stream's new file the one that libraries loaded from now on get from Windows."""
+    if sys.platform != "win32":
+        return
+    import msvcrt  # noqa: PLC0415 - Windows' own
+
+    # The C library does so itself, but not in a program without a console. -10, -11 and -12 name the streams.
+    stream, file = ctypes.c_uint32(-10 - descriptor), ctypes.c_void_p(msvcrt.get_osfhandle(descriptor))
+    ctypes.WinDLL("kernel32").SetStdHandle(stream, file)
 
 
 def _protect_output() -> tuple[BinaryIO, Path | None]:
@@ -75,8 +102,9 @@ def _protect_output() -> tuple[BinaryIO, Path | None]:
     except (OSError, AppError):
         path = None
         descriptor = os.open(os.devnull, os.O_WRONLY)  # a full or read-only disk must not stop answers
-    os.dup2(descriptor, 1)
-    os.dup2(descriptor, 2)
+    for stream in (1, 2):
+        os.dup2(descriptor, stream)
+        _tell_windows(stream)
     sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - for the process's life
     faulthandler.enable(file=2)
     return output, path
@@ -242,7 +270,7 @@ class Worker:
         try:
             return engine.long_order(request, self._lock)
         except OSError as error:
-            raise folders.writing_error(error, Path(getattr(request, "path", ""))) from error
+            raise writing_error(error, Path(getattr(request, "path", ""))) from error
 
     def _running_engine(self) -> "Engine":
         if self._engine is None:
@@ -320,7 +348,13 @@ class Worker:
             from app.engine.engine import Engine  # noqa: PLC0415 - llama.cpp loads on first use, off the reader
 
             profiles = folders.data_folder() / "profiles"
-            engine = Engine(stock=self._stock, on_log=self._log_line, profiles=profiles, routing=routing_folder())
+            engine = Engine(
+                stock=self._stock,
+                on_log=self._log_line,
+                profiles=profiles,
+                routing=routing_folder(),
+                components=folders.components_folder(),
+            )
             with self._lock:
                 self._engine = engine
         return self._engine

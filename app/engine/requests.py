@@ -86,11 +86,12 @@ class SetMemory(Request, frozen=True, kw_only=True, tag="set_memory"):
     """Say how much main memory the experts of a mapped file may take; answered by `CacheFacts`, also while generating.
 
     Attributes:
-        budget_bytes: Most bytes of those experts that are kept in main memory; 0 leaves it to the system. More than
-            all experts is all of them; more than is available now is refused.
+        budget_bytes: Most bytes of those experts that are kept in main memory; None is what fits now, as a load
+            chooses it; 0 leaves it to the system. More than all experts is all of them; more than is available now
+            is refused.
     """
 
-    budget_bytes: int
+    budget_bytes: int | None
 
 
 class WarmMemory(Request, frozen=True, kw_only=True, tag="warm_memory"):

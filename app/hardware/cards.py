@@ -1,8 +1,9 @@
-"""What every driver says of a card: where it sits, and how full its memory is."""
+"""What every driver says of a card: where it sits, which devices are the same one, and how full its memory is."""
 
 import re
 from dataclasses import dataclass
 
+from app.hardware.facts import Gpu
 from app.units import format_bytes
 
 _PCI_ID = re.compile(r"([0-9a-f]+):([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])")
@@ -38,3 +39,13 @@ def normal_pci_id(text: str) -> str | None:
     """
     match = _PCI_ID.match(text.strip().lower())
     return f"{int(match[1], 16):04x}:{match[2]}:{match[3]}.{match[4]}" if match else None
+
+
+def same_card(one: Gpu, other: Gpu) -> bool:
+    """Whether two devices are, or may be, one card: by its place, and by its name where a driver tells no place."""
+    places = [normal_pci_id(gpu.card or gpu.pci_id or "") for gpu in (one, other)]
+    if all(places):
+        return places[0] == places[1]
+    if one.card and other.card and not any(places):
+        return one.card == other.card
+    return one.name == other.name

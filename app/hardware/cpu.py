@@ -54,12 +54,21 @@ _ISA = {
 _PERFORMANCE_SHARE = 0.7
 
 
-def read_cpu(root: KernelPath, system: str = sys.platform, answers: Answers = LIVE) -> tuple[Cpu, tuple[str, ...]]:
-    """The processor, and a sentence for each fact that had to be guessed or could not be seen."""
+def read_cpu(
+    root: KernelPath, system: str = sys.platform, answers: Answers = LIVE, groups: str = ""
+) -> tuple[Cpu, tuple[str, ...]]:
+    """The processor, and a sentence for each fact that had to be guessed or could not be seen.
+
+    Args:
+        root: What stands for "/".
+        system: As in `sys.platform`.
+        answers: Makes the calls of the system.
+        groups: The engine's control groups, as `cgroups.groups_of` gives them; this program's where that is empty.
+    """
     if system == "win32":
         return _from_windows(answers)
     if system.startswith("linux"):
-        return _from_linux(root, answers)
+        return _from_linux(root, answers, groups or cgroups.groups_of(root))
     return plain_cpu(answers), (f"Only the number of cores is read on {system}.",)
 
 
@@ -122,7 +131,7 @@ def _plain_cpu() -> Cpu:
     )
 
 
-def _from_linux(root: KernelPath, answers: Answers) -> tuple[Cpu, tuple[str, ...]]:
+def _from_linux(root: KernelPath, answers: Answers, groups: str) -> tuple[Cpu, tuple[str, ...]]:
     notes = []
     blocks = _cpuinfo(root)
     cpus = root / "sys/devices/system/cpu"
@@ -137,7 +146,7 @@ def _from_linux(root: KernelPath, answers: Answers) -> tuple[Cpu, tuple[str, ...
     isa = _isa(blocks)
     if not isa:
         notes.append("The processor's instruction sets could not be read from /proc/cpuinfo.")
-    allowed, why = _allowed(root, online)
+    allowed, why = _allowed(root, online, groups)
     notes += why
     return (
         Cpu(
@@ -209,12 +218,12 @@ def _isa(blocks: list[dict[str, str]]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for flag, name in _ISA.items() if flag in common))
 
 
-def _allowed(root: KernelPath, online: frozenset[int]) -> tuple[int | None, list[str]]:
+def _allowed(root: KernelPath, online: frozenset[int], groups: str) -> tuple[int | None, list[str]]:
     status = read_text(root / "proc/self/status") or ""
     lines = [line.partition(":")[2] for line in status.splitlines() if line.startswith("Cpus_allowed_list:")]
     affinity = parse_cpu_list(lines[0]) if lines else None
     usable = len(affinity & online) if affinity and affinity & online else len(online)
-    quota = cgroups.allowed_cpus(root)
+    quota = cgroups.allowed_cpus(root, groups)
     allowed = min(usable, quota) if quota is not None else usable
     if allowed >= len(online):
         return None, []

@@ -54,7 +54,7 @@ class Cpu(msgspec.Struct, frozen=True, kw_only=True):
         performance_cpus: Numbers of the logical processors of the performance cores; empty where cores are alike,
             or where that is not known.
         isa: Names of the instruction sets the engine's kernels care about, weakest first ("avx2").
-        allowed_threads: Threads this program may keep busy where affinity or a CPU quota allows fewer
+        allowed_threads: Threads the engine may keep busy where affinity or a CPU quota allows fewer
             than `logical_cores`; else None.
         core_classes: Fastest first; empty where cores are alike, or where that is not known.
         caches: Nearest first; empty where nothing tells.
@@ -98,7 +98,7 @@ class RamModule(msgspec.Struct, frozen=True, kw_only=True):
 class Ram(msgspec.Struct, frozen=True, kw_only=True):
     """Main memory in bytes; `available` is what can be had without swapping.
 
-    Where a limit on this program (cgroup) is lower than the machine's memory, both speak of the limit.
+    Where a limit on the engine (cgroup) is lower than the machine's memory, both speak of the limit.
 
     Attributes:
         modules: Every slot that the firmware's tables list, empty ones too; empty where they cannot be read.
@@ -284,6 +284,8 @@ class EngineBuild(msgspec.Struct, frozen=True, kw_only=True):
         cpu_variant: Which of several builds for processors was loaded ("haswell"); None where there is one only.
         cpu_features: Instruction sets that the engine's code for the processor uses, in the engine's words
             ("AVX2"); empty where it does not tell.
+        control_groups: The system's list of its process's groups where those are not the app's own, else empty (Linux):
+            limits of memory and processors on it are these groups'.
     """
 
     llama_cpp_python: str
@@ -295,6 +297,7 @@ class EngineBuild(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
     cpu_variant: str | None = None
     cpu_features: tuple[str, ...] = ()
+    control_groups: str = ""
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""Main memory: what the machine has, and what this program may have of it."""
+"""Main memory: what the machine has, and what the engine may have of it."""
 
 import os
 import sys
@@ -39,17 +39,25 @@ def parse_meminfo(text: str) -> Ram | None:
 
 
 def read_ram(
-    root: KernelPath, machine: MachineMemory = machine_memory, system: str = sys.platform
+    root: KernelPath, machine: MachineMemory = machine_memory, system: str = sys.platform, groups: str = ""
 ) -> tuple[Ram, tuple[str, ...]]:
-    """Memory as this program may use it, and a note where a limit is lower than the machine's."""
+    """Memory as the engine may use it, and a note where a limit is lower than the machine's.
+
+    Args:
+        root: What stands for "/".
+        machine: Asks the system.
+        system: As in `sys.platform`.
+        groups: The engine's control groups, as `cgroups.groups_of` gives them; this program's where that is empty.
+    """
     whole = machine()
     if not system.startswith("linux"):
         return whole, ()
-    ram = cgroups.limited_ram(root, whole)
+    ram = cgroups.limited_ram(root, whole, groups or cgroups.groups_of(root))
     if ram.total_bytes == whole.total_bytes:
         return ram, ()
+    whose = "the engine's" if groups else "this program's"
     return ram, (
-        f"A limit of {format_bytes(ram.total_bytes)} is set on this program's memory (control group); "
+        f"A limit of {format_bytes(ram.total_bytes)} is set on {whose} memory (control group); "
         f"the machine has {format_bytes(whole.total_bytes)}.",
     )
 

@@ -77,11 +77,13 @@ def probe(
     root, answers, kind = look.root, look.answers, look.system
     asked = _Asked(look.seconds)
     told = (root, kind, answers)
+    groups = build.control_groups if build is not None else ""
     asked.ask("os", "The system's name", partial(system.system_name, *told))
-    asked.ask("cpu", "The processor", partial(cpu.read_cpu, *told))
+    asked.ask("cpu", "The processor", partial(cpu.read_cpu, *told, groups))
     asked.ask("caches", "The processor's caches", partial(cpu.read_caches, *told))
     asked.ask("nodes", "The list of memory nodes", partial(cpu.read_nodes, *told))
-    asked.ask("ram", "Main memory", partial(read_ram, root, lambda: answers.ask("memory", look.memory, Ram), kind))
+    memory = partial(answers.ask, "memory", look.memory, Ram)
+    asked.ask("ram", "Main memory", partial(read_ram, root, memory, kind, groups))
     asked.ask("modules", "The firmware's list of memory modules", partial(memory_modules.read_modules, *told))
     asked.ask("swap", "The page file", partial(memory_modules.read_swap, *told))
     asked.ask("space", "The models' disk", partial(disk.read_space, models_folder, answers))

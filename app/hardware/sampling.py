@@ -13,7 +13,6 @@ import msgspec
 from app.hardware import cgroups, matching, memory
 from app.hardware.cpu_load import CpuLoadReader
 from app.hardware.facts import Gpu, GpuKind
-from app.hardware.files import read_text
 from app.hardware.gpu_load import software_load, unseen_load
 from app.hardware.gpu_memory import KERNEL, NVML, software_sample
 from app.hardware.kernel_now import KernelReader
@@ -43,11 +42,11 @@ log = logging.getLogger(__name__)
 
 __all__ = ["GpuSample", "Sample", "Sampler"]
 
-# The window samples on its own thread, which may stop for 50 ms at most. A driver that takes longer
-# is read by the next sample.
+# The window samples five times a second, on a thread of a pool. A driver that takes longer is read by the next sample.
 NVML_SECONDS = 0.03
 KERNEL_SECONDS = 0.25
-"""How long the kernel's files are waited for, which answer within a millisecond; once only if they hang."""
+"""How long a graphics card's files of the kernel are waited for, which answer within a millisecond, and as long those
+of the model, whose pages are counted; each once only where it hangs."""
 LIMITS_SECONDS = 5.0
 """How often at most it is looked which limits of memory there are; what is held under them is read each time."""
 SLOW_SECONDS = 1.0
@@ -57,11 +56,12 @@ _OTHERWISE_ASKED = "The driver's answer of this moment is about other figures."
 
 
 class Sampler:
-    """Samples one engine process and the devices it may use. Used by one thread.
+    """Samples one engine process and the devices it may use. Used by one thread at a time.
 
     A sample takes well under a millisecond without NVIDIA devices, and `NVML_SECONDS` more at most
     with them, whatever their driver does; once in `SLOW_SECONDS` a few milliseconds more where the share of a
-    large model file is wanted. The kernel's files of a card or disk that hangs delay one sample by `KERNEL_SECONDS`.
+    large model file is wanted. A card whose files of the kernel hang delays one sample by `KERNEL_SECONDS`, and so does
+    a disk with the model that hangs: both in one sample by twice that.
     """
 
     def __init__(
@@ -214,9 +214,8 @@ class Sampler:
 
     def _read_limits(self) -> tuple[cgroups.MemoryLimit, ...]:
         """Limits on the engine, whose group may not be this program's; on this program where that is not told."""
-        engine = str(self._engine_pid)
-        told = read_text(self._root / f"proc/{engine}/cgroup") is not None
-        return cgroups.memory_limits(self._root, self._total_bytes, engine if told else "self")
+        groups = cgroups.groups_of(self._root, str(self._engine_pid)) or cgroups.groups_of(self._root)
+        return cgroups.memory_limits(self._root, self._total_bytes, groups)
 
     def _read_model(self, reasons: dict[str, str]) -> float | None:
         try:

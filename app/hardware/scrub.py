@@ -16,7 +16,8 @@ _T = TypeVar("_T", bound=msgspec.Struct)
 _GPU_UUID = re.compile(r"\b(?:GPU|MIG)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", re.IGNORECASE)
 _SERIAL_LINE = re.compile(r"^((?:Serial|E:\w*(?:SERIAL|UUID|ASSET)\w*)\s*[:=]).*$", re.MULTILINE)
 _IDENTIFIER = re.compile(r"(?<=[/\\_-])[0-9a-f]{32,}\b")
-_HIDDEN = "(scrubbed)"
+HIDDEN = "(scrubbed)"
+"""What stands in a record for what was taken out."""
 _STATUS = "proc/self/status"
 _TABLE = "sys/firmware/dmi/tables/DMI"
 _WINDOWS_TABLE = "windows.GetSystemFirmwareTable.RSMB"
@@ -64,16 +65,16 @@ def _scrub_tables(data: dict[str, Any], done: dict[str, None]) -> None:
 
 
 def _scrub_text(text: str, home: Path, host: str, done: dict[str, None]) -> str:
-    text, serials = _SERIAL_LINE.subn(rf"\1{_HIDDEN}", text)
+    text, serials = _SERIAL_LINE.subn(rf"\1{HIDDEN}", text)
     if serials:
         done["Serial numbers."] = None
     text = _GPU_UUID.sub(lambda found: _numbered(found[0], done), text)
-    text, identifiers = _IDENTIFIER.subn(_HIDDEN, text)
+    text, identifiers = _IDENTIFIER.subn(HIDDEN, text)
     if identifiers:
         done["Identifiers of containers and sessions."] = None
     if len(home.parts) > 1:
         # To the end of the line: names of folders may hold blanks.
-        text, paths = re.subn(re.escape(str(home)) + r"[^\n\"']*", f"~/{_HIDDEN}", text)
+        text, paths = re.subn(re.escape(str(home)) + r"[^\n\"']*", f"~/{HIDDEN}", text)
         if paths:
             done["Paths below the home folder."] = None
         user = re.escape(home.name)

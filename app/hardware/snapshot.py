@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from app.errors import AppError, ErrorCode
+from app.errors import AppError, ErrorCode, writing_error
 from app.hardware.answers import Answer, PlayedAnswers, RecordingAnswers
 from app.hardware.facts import EngineBuild, Gpu, Machine
 from app.hardware.json_file import read_json
@@ -139,13 +139,13 @@ def write_snapshot(path: Path, snapshot: Snapshot) -> None:
     """Write it as a file that people can read.
 
     Raises:
-        AppError: folder_not_writable, it cannot be written.
+        AppError: folder_not_writable or disk_full.
     """
     text = msgspec.json.format(msgspec.json.encode(snapshot), indent=1)
     try:
         path.write_bytes(text + b"\n")
     except OSError as error:
-        raise AppError(ErrorCode.FOLDER_NOT_WRITABLE, f"{path} cannot be written.", str(error)) from error
+        raise writing_error(error, path) from error
 
 
 def is_snapshot(data: bytes) -> bool:

@@ -5,6 +5,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Generic, TypeVar
 
 log = logging.getLogger(__name__)
@@ -142,3 +143,36 @@ class Paced(Generic[T]):
         if self._value is None:
             raise self._refusal or NotSeenError("There is no answer.")
         return self._value
+
+
+class LateError(Exception):
+    """What was asked did not answer in time."""
+
+
+def in_time(name: str, read: Callable[[], T], seconds: float) -> T:
+    """What `read` gives, read on a daemon thread of its own, so that its hanging costs a bounded time.
+
+    Args:
+        name: What the thread is called.
+        read: Reads once.
+        seconds: The time.
+
+    Raises:
+        LateError: it did not end; it is left behind, and dies with the process.
+        Exception: as `read` does.
+    """
+    ended: Future[T] = Future()
+
+    def work() -> None:
+        try:
+            ended.set_result(read())
+        except Exception as error:  # raised again where it was asked for
+            ended.set_exception(error)
+
+    threading.Thread(target=work, name=f"in time: {name}", daemon=True).start()
+    try:
+        return ended.result(seconds)
+    except TimeoutError as error:
+        if ended.done():
+            raise  # it is what `read` raised
+        raise LateError(f"{name} did not answer in {seconds:.0f} seconds.") from error

@@ -41,17 +41,35 @@ def describe_ram(ram: Ram) -> str:
 
 
 def describe_gpu(gpu: Gpu) -> str:
-    """A GPU without its engine name: "NVIDIA GeForce RTX 3060, 12.0 GiB, 11.2 GiB free, PCIe 4 x16"."""
+    """A GPU without its engine name: "NVIDIA GeForce RTX 3060, 12.0 GiB, 11.2 GiB free, PCIe 4.0 ×16"."""
     if gpu.kind is GpuKind.SOFTWARE:
         return f"{gpu.name}, a software device: the processor computes, in main memory"
     words = [gpu.name, format_bytes(gpu.total_bytes), f"{format_bytes(gpu.free_bytes)} free"]
     if gpu.kind is GpuKind.INTEGRATED:
         words.insert(1, "built into the processor, uses main memory")
     if gpu.pcie:
-        words.append(_describe_link(gpu.pcie))
+        words.append(describe_link(gpu.pcie))
     if gpu.driver:
         words.append(f"driver {gpu.driver}")
     return ", ".join(words)
+
+
+def link_words(generation: int, lanes: int) -> str:
+    """A PCIe link as standards and motherboards write it: "PCIe 4.0 ×16"."""
+    return f"PCIe {generation}.0 ×{lanes}"
+
+
+def describe_link(link: Pcie) -> str:
+    """A card's link now and at its best: "PCIe 1.0 ×16 now (saves power when idle), up to 4.0 ×16"."""
+    now, most = (link.generation, link.lanes), (link.max_generation, link.max_lanes)
+    words = link_words(*most)
+    if now != most:
+        # Cards slow their link down when idle, so the lower figure alone would mislead.
+        idle = " (saves power when idle)" if link.generation < link.max_generation else ""
+        words = f"{link_words(*now)} now{idle}, up to {words.removeprefix('PCIe ')}"
+    if link.card_lanes is not None and link.card_lanes > link.max_lanes:
+        words += f" of the card's ×{link.card_lanes}"
+    return words
 
 
 def describe_disk(disk: Disk) -> str:
@@ -184,16 +202,6 @@ def unseen_words(machine: Machine) -> tuple[str, ...]:
     return tuple(
         dict.fromkeys(f"{unseen.device}: {unseen.why}" if unseen.device else unseen.why for unseen in machine.unseen)
     )
-
-
-def _describe_link(link: Pcie) -> str:
-    most = f"PCIe {link.max_generation} x{link.max_lanes}"
-    if link.card_lanes is not None and link.card_lanes > link.max_lanes:
-        most += f" of the card's x{link.card_lanes}"
-    if (link.generation, link.lanes) == (link.max_generation, link.max_lanes):
-        return most
-    # Cards slow their link down when idle, so the lower figure alone would mislead.
-    return f"{most} (now {link.generation} x{link.lanes})"
 
 
 def _count(number: int, noun: str) -> str:

@@ -15,7 +15,7 @@ from app.placement.cache.recorded_hits import PlanCurves
 from app.placement.evidence import NO_EVIDENCE, Evidence, evidence_for, speed_law
 from app.placement.explain_beyond import beyond_words
 from app.placement.explain_changes import Change, changes_of
-from app.placement.explain_words import consequence_words, evidence_words, measured_words, percent_range
+from app.placement.explain_words import LEAST_GAIN, consequence_words, evidence_words, measured_words, percent_range
 from app.placement.memory import predict
 from app.placement.plan import Plan
 from app.placement.speed.gain import predict_gain
@@ -24,8 +24,6 @@ from app.placement.speed.types import Range, SpeedPrediction
 from app.placement.tuner.duel import LEAST_PROMPT
 from app.units import format_share
 
-LEAST_GAIN = 0.03
-"""Share of the decode speed: what is predicted to gain less is not told."""
 MUCH = 0.05
 """Share of the decode speed from which a change would help much."""
 _LEAST_PROMPT_GAIN = 0.1

@@ -6,7 +6,7 @@ from app.hardware.facts import Machine
 from app.model.facts import ModelFacts
 from app.placement.cache.recorded_hits import PlanCurves
 from app.placement.evidence import Evidence
-from app.placement.explain_words import percent_range
+from app.placement.explain_words import LEAST_GAIN, percent_range
 from app.placement.memory import asks_for_experts, bytes_off_gpus, keeps_budget, predict, spare_bytes
 from app.placement.plan import CPU_LANE, Plan
 from app.placement.speed.gain import predict_gain
@@ -17,12 +17,12 @@ from app.units import format_bytes
 
 _LEAST_SHARE = 0.1
 """Of a token's time: where the disk takes less of it, nothing is said."""
-_LEAST_GAIN = 0.03
-"""As a share of the decoding speed: what is predicted to gain less is not told."""
 _SMALLER = ("q8_0", "q4_k", "q3_k", "q2_k")
 """Types that a smaller file could be of, the largest first."""
 _NEXT = 0.8
 """A file of a smaller type has at most so much of the bytes."""
+_WEIGHTS = ("experts", "shared_experts", "attention", "embeddings", "output")
+"""Parts of a model that are of another type in another file."""
 
 
 def beyond_words(
@@ -65,7 +65,7 @@ def _more_memory(facts: ModelFacts, machine: Machine, plan: Plan, evidence: Evid
     gain = predict_gain(
         facts, roomy, plan, whole, calibration=evidence.calibration, curves=curves, learned=evidence.learned
     )
-    if gain.decode.likely < _LEAST_GAIN:
+    if gain.decode.likely < LEAST_GAIN:
         return ""
     return (
         f"With {format_bytes(more)} more of free main memory all experts would stay there: decoding "
@@ -80,7 +80,7 @@ def _smaller_weights(facts: ModelFacts, machine: Machine, plan: Plan, evidence: 
     if smaller is None:
         return ""
     share = weight_bytes(smaller) / now
-    other = _with_smaller_experts(facts, share, smaller)
+    other = _as_file_of(facts, share, smaller)
     held = min(plan.resident_bytes or 0, bytes_off_gpus(other, plan)) or plan.resident_bytes
     made = msgspec.structs.replace(plan, resident_bytes=held)
     made = msgspec.structs.replace(made, memory=predict(other, machine, made))
@@ -88,26 +88,27 @@ def _smaller_weights(facts: ModelFacts, machine: Machine, plan: Plan, evidence: 
         predict_speed(its, machine, of, calibration=evidence.calibration).decode
         for its, of in ((facts, plan), (other, made))
     )
-    if after.likely < before.likely * (1 + _LEAST_GAIN):
+    if after.likely < before.likely * (1 + LEAST_GAIN):
         return ""
     return (
-        f"With its experts as {smaller.upper()} (now {facts.quantization}) this model would be expected to decode "
+        f"As a file of {smaller.upper()} (now {facts.quantization}) this model would be expected to decode "
         f"{_rates(after)} tokens/s instead of {_rates(before)}, predicted; smaller weights answer less well."
     )
 
 
-def _with_smaller_experts(facts: ModelFacts, share: float, type_name: str) -> ModelFacts:
+def _as_file_of(facts: ModelFacts, share: float, type_name: str) -> ModelFacts:
+    """The model with all of its weights of another type, each with `share` of its bytes; routers stay as they are."""
     sizes = {layer: max(round(size * share), 1) for layer, size in facts.expert_bytes.items()}
-    spared = (sum(facts.expert_bytes.values()) - sum(sizes.values())) * facts.expert_count
+    parts = {name: round(getattr(facts.bytes, name) * share) for name in _WEIGHTS}
+    spared = sum(getattr(facts.bytes, name) - size for name, size in parts.items())
     return msgspec.structs.replace(
         facts,
         expert_bytes=sizes,
+        layer_bytes=tuple(round(size * share) for size in facts.layer_bytes),
         quantization=type_name,
         token_cycle_bytes=sum(sizes.values()) * facts.experts_used,
         file_bytes=max(facts.file_bytes - spared, 0),
-        bytes=msgspec.structs.replace(
-            facts.bytes, experts=facts.bytes.experts - spared, total=facts.bytes.total - spared
-        ),
+        bytes=msgspec.structs.replace(facts.bytes, **parts, total=facts.bytes.total - spared),
     )
 
 

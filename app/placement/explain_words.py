@@ -7,6 +7,8 @@ from app.placement.plan import CPU_LANE, Plan
 from app.placement.speed.types import Range, SpeedPrediction, TimePart
 from app.units import format_bytes, format_share
 
+LEAST_GAIN = 0.03
+"""As a share of the decoding speed: what is predicted to gain less is not told."""
 _LEAST_BYTES = 32 * 1024**2
 """What less than this changes of a memory is not told."""
 _LEAST_MILLISECONDS = 0.05

@@ -34,10 +34,15 @@ class MemoryPart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """A degradation the planner took, by name and with its reason in a sentence."""
+    """A degradation the planner took, by name and with its reason in a sentence.
+
+    Attributes:
+        chosen_bytes: The amount that was chosen with it, and may be chosen anew; None where there is none.
+    """
 
     name: str
     reason: str
+    chosen_bytes: int | None = None
 
 
 class CachePolicy(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,9 +85,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         model_files: Shards, in order; the first is what llama.cpp opens.
         gpu: Engine name of the GPU for attention, KV cache and output; None for the CPU.
-        expert_lanes: MoE layer index to lane: a GPU's engine name, "CPU", or "disk" (read through
-            the file mapping; not expected to stay in RAM). A plan moves whole layers; single
-            experts move at run time.
+        expert_lanes: MoE layer index to lane: a GPU's engine name, "CPU", or "disk" where main memory has no room for
+            so many layers: what was used last then stays there, of all that are off the GPUs (`memory_share`). A plan
+            moves whole layers; single experts move at run time.
         n_ctx: Context length in tokens.
         kv_type: Cache type of K and V, one of KV_TYPES.
         n_batch: Most tokens submitted at once. n_ubatch: most tokens computed at once.

@@ -111,7 +111,7 @@ def make_plan(
         return best
     best = _with_or_without_gpu(best, facts, budget, gpus, wishes, room_steps, gains, speed_of)
     may_stay = layouts and wishes.goal == "speed" and wishes.residency is None and not copies_weights(machine)
-    return _in_faster_layout(best, speed_of) if may_stay else best
+    return _as_in_file_if_sooner(best, speed_of) if may_stay else best
 
 
 def _with_or_without_gpu(
@@ -273,7 +273,7 @@ def _is_better_alone(without_gpu: Plan, best: Plan, gpu: Gpu) -> bool:
     return gpu.kind is not GpuKind.INTEGRATED or _exchange(without_gpu) < _exchange(best)
 
 
-def _in_faster_layout(plan: Plan, speed_of: SpeedOf) -> Plan:
+def _as_in_file_if_sooner(plan: Plan, speed_of: SpeedOf) -> Plan:
     """`plan`, or the same with the processor's experts as they lie in the file, where that answers sooner.
 
     For some types of weights prompts are computed faster so, and tokens decoded slower.

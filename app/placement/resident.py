@@ -69,7 +69,8 @@ def with_resident(plan: Plan, facts: ModelFacts, machine: Machine) -> Plan:
         held = expert_bytes(facts, (layer for layer, lane in plan.expert_lanes.items() if lane == CPU_LANE))
         spare = max(spare_bytes(plan, machine, CPU_LANE), 0) // _MIB * _MIB
         plan = msgspec.structs.replace(plan, resident_bytes=min(held + spare, everything) or None)
-    return _with(plan, Step(name=STEP_DISK, reason=_disk_reason(plan, machine, everything)))
+    step = Step(name=STEP_DISK, reason=_disk_reason(plan, machine, everything), chosen_bytes=plan.resident_bytes)
+    return _with(plan, step)
 
 
 def with_memory_again(plan: Plan, facts: ModelFacts, machine: Machine) -> Plan:
@@ -87,10 +88,9 @@ def stay_words(resident_bytes: int) -> str:
 def again_undecided(plan: Plan) -> int | None:
     """The budget to begin with where a plan's lanes are decided anew: one that was chosen for them is chosen again.
 
-    One that was changed by hand since is not the one that the plan's step tells of.
+    One that was changed by hand since is not the one that the plan's step names.
     """
-    told = f" {stay_words(plan.resident_bytes or 0)}"  # "3.3 GiB …" is not what "13.3 GiB …" tells
-    chosen = any(step.name == STEP_DISK and told in step.reason for step in plan.steps)
+    chosen = any(step.name == STEP_DISK and step.chosen_bytes == plan.resident_bytes for step in plan.steps)
     return None if plan.resident_bytes and chosen else plan.resident_bytes
 
 

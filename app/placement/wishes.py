@@ -7,6 +7,7 @@ from app.hardware.facts import Cpu, Gpu, GpuKind, Machine
 from app.model.facts import ModelFacts
 from app.placement.active_experts import check_experts_used
 from app.placement.cache.orders import check_policy, check_pool, check_residency, check_resident
+from app.placement.cards import one_device_a_card
 from app.placement.kv_cache import CONTEXT_BLOCK, usable_kv_types
 from app.placement.plan import GOALS, KV_TYPES, CachePolicy, Step
 from app.units import format_bytes, format_share
@@ -130,24 +131,12 @@ def wished_gpus(machine: Machine, wished: str | None) -> tuple[Gpu, ...]:
         there = ", ".join(gpu.device for gpu in machine.gpus) or "none"
         raise AppError(ErrorCode.DEVICE_MISSING, f"There is no device '{wished}'; there are: {there}.")
     for kind in (GpuKind.DISCRETE, GpuKind.INTEGRATED):
-        # Sorting keeps the engine's order among equals.
-        of_kind = sorted(_offered_once(machine, kind), key=lambda gpu: -gpu.free_bytes)
+        of_kind = one_device_a_card([gpu for gpu in machine.gpus if gpu.kind is kind])
         if of_kind:
-            return tuple(of_kind) if kind is GpuKind.DISCRETE else tuple(of_kind[:1])
+            # Sorting keeps the engine's order among equals.
+            best_first = sorted(of_kind, key=lambda gpu: -gpu.free_bytes)
+            return tuple(best_first if kind is GpuKind.DISCRETE else best_first[:1])
     return ()
-
-
-def _offered_once(machine: Machine, kind: GpuKind) -> list[Gpu]:
-    """The GPUs of a kind; a card that its maker's backend offers and Vulkan once more only as its maker's."""
-    of_kind = [gpu for gpu in machine.gpus if gpu.kind is kind]
-    native = [gpu for gpu in of_kind if gpu.backend != "Vulkan"]
-    return [gpu for gpu in of_kind if gpu.backend != "Vulkan" or not any(_same_card(gpu, its) for its in native)]
-
-
-def _same_card(one: Gpu, other: Gpu) -> bool:
-    if one.pci_id and other.pci_id:
-        return one.pci_id == other.pci_id
-    return one.name == other.name
 
 
 def wished_threads(cpu: Cpu, wishes: Wishes) -> tuple[int, tuple[Step, ...]]:

@@ -4,7 +4,8 @@ from collections.abc import Iterable
 
 from app.model.facts import ModelFacts
 from app.placement.active_experts import active_words
-from app.placement.memory import bytes_off_gpus, expert_bytes, keeps_budget, predicted_use
+from app.placement.memory import expert_bytes, predicted_use
+from app.placement.memory_share import ENGINE, MemoryShare, memory_share
 from app.placement.placing import STEP_DOES_NOT_FIT
 from app.placement.plan import CPU_LANE, DISK_LANE, Plan
 from app.units import format_bytes
@@ -60,18 +61,26 @@ def describe_gain(plan: Plan, facts: ModelFacts) -> str:
 
 
 def memory_words(plan: Plan, facts: ModelFacts) -> str:
-    """How much of the experts off the GPUs the plan keeps in main memory; empty where that is all of them.
+    """How much of the experts off the GPUs stays in main memory, and who chooses; empty where that is all of them.
 
-    Example: "18.0 of 24.0 GiB of experts stay in memory, and about 1.2 others a token are read from the disk
-    (predicted)".
+    Examples: "18.0 of 24.0 GiB of experts stay in memory, and about 1.2 others a token are read from the disk
+    (predicted)"; "the system decides which experts stay in memory, which has room for about 18.0 of 24.0 GiB, and ...".
     """
-    everything = bytes_off_gpus(facts, plan)
-    if not keeps_budget(plan) or (plan.resident_bytes or 0) >= everything:
+    share = memory_share(plan, facts)
+    if share is None:
         return ""
     which = " off the GPUs" if any(lane not in (CPU_LANE, DISK_LANE) for lane in plan.expert_lanes.values()) else ""
-    text = f"{_part_of(plan.resident_bytes or 0, everything)} of experts{which} stay in memory"
+    part = _part_of(share.kept_bytes, share.total_bytes)
+    if share.decides == ENGINE:
+        text = f"{part} of experts{which} stay in memory"
+    elif share.kept_bytes:
+        text = f"the system decides which experts{which} stay in memory, which has room for about {part}"
+    else:
+        size = format_bytes(share.total_bytes)
+        text = f"the system decides which experts{which} stay in memory, which has no room for a layer of their {size}"
     if plan.speed is None:
-        return f"{text}, and the others are read from the disk"
+        predicted = "" if share.decides == ENGINE else " (predicted)"
+        return f"{text}{predicted}, and the others are read from the disk"
     if plan.speed.cold_experts < _FEW:
         return f"{text}, and hardly any others are read from the disk (predicted)"
     return f"{text}, and about {_rate(plan.speed.cold_experts)} others a token are read from the disk (predicted)"
@@ -98,21 +107,28 @@ def describe_lanes(plan: Plan, facts: ModelFacts) -> tuple[str, ...]:
     """One line for each lane that holds experts, GPUs first, one for the pool, one for page-locked memory.
 
     Example: "CUDA0: experts of 18 layers (0–17), 6.4 GiB", "CUDA0: pool for single experts, 2.0 GiB". Main memory and
-    disk share the layers of a plan that keeps the experts which were used last there, whatever their layer.
+    disk share a line where main memory has no room for all of theirs: which experts are where follows from use.
     """
     lines = []
-    for lane in (*plan.gpus, CPU_LANE, DISK_LANE):
+    share = memory_share(plan, facts)
+    for lane in (*plan.gpus, CPU_LANE):
         layers = _layers_in(plan, lane)
         if layers:
             size = format_bytes(expert_bytes(facts, layers))
-            if lane == CPU_LANE and _shares_layers(plan):
-                size += f", of which {format_bytes(plan.resident_bytes or 0)} stay in memory"
+            if lane == CPU_LANE and share is not None:
+                size += _shared_words(share)
             lines.append(f"{lane}: experts of {_count(len(layers))} ({layer_runs(layers)}), {size}")
     if plan.pool_on and plan.pool_bytes:
         lines.append(f"{plan.pool_on}: pool for single experts, {format_bytes(plan.pool_bytes)}")
     if plan.policy.lock_bytes and plan.pool_on not in (None, CPU_LANE):
         lines.append(f"{CPU_LANE}: {format_bytes(plan.policy.lock_bytes)} page-locked for copies to {plan.pool_on}")
     return tuple(lines)
+
+
+def _shared_words(share: MemoryShare) -> str:
+    if share.decides == ENGINE:
+        return f", of which {format_bytes(share.kept_bytes)} stay in memory"
+    return "; the system decides which of them stay in memory"
 
 
 def layer_runs(layers: Iterable[int]) -> str:
@@ -165,24 +181,20 @@ def _rate(tokens_per_second: float) -> str:
 def _placement(plan: Plan, facts: ModelFacts) -> str:
     if not facts.moe_layers:
         return f"No experts to place: the whole model on {_place(plan, plan.gpu or CPU_LANE)}"
-    counts = {lane: len(_layers_in(plan, lane)) for lane in (*plan.gpus, CPU_LANE, DISK_LANE)}
+    counts = {lane: len(_layers_in(plan, lane)) for lane in (*plan.gpus, CPU_LANE)}
     held = [lane for lane, count in counts.items() if count]
     total = len(facts.moe_layers)
     first = held[0]
     if counts[first] == total:
-        text = f"Experts of {'all ' if total > 1 else ''}{_count(total)} {_on(plan, first)}"
+        text = f"Experts of {'all ' if total > 1 else ''}{_count(total)} on {_place(plan, first)}"
     else:
-        text = f"Experts of {counts[first]} of {_count(total)} {_on(plan, first)}"
-    text += "".join(f", {counts[lane]} {_on(plan, lane)}" for lane in held[1:])
+        text = f"Experts of {counts[first]} of {_count(total)} on {_place(plan, first)}"
+    text += "".join(f", {counts[lane]} on {_place(plan, lane)}" for lane in held[1:])
     if plan.gpu and not counts[plan.gpu]:
         text += f", attention on {_place(plan, plan.gpu)}"
     if plan.pool_on and plan.pool_bytes:
         text += f", a pool of {format_bytes(plan.pool_bytes)} for single experts on {_place(plan, plan.pool_on)}"
     return text
-
-
-def _on(plan: Plan, lane: str) -> str:
-    return "read from disk" if lane == DISK_LANE else f"on {_place(plan, lane)}"
 
 
 def _place(plan: Plan, lane: str) -> str:
@@ -201,12 +213,6 @@ def _memory(plan: Plan) -> str:
 
 
 def _layers_in(plan: Plan, lane: str) -> list[int]:
-    """The layers of a lane; all off the GPUs are the CPU's where it shares them with the disk, expert by expert."""
-    lanes = plan.expert_lanes
-    if lane in (CPU_LANE, DISK_LANE) and _shares_layers(plan):
-        return [layer for layer, its in lanes.items() if its in (CPU_LANE, DISK_LANE)] if lane == CPU_LANE else []
-    return [layer for layer, its in lanes.items() if its == lane]
-
-
-def _shares_layers(plan: Plan) -> bool:
-    return keeps_budget(plan) and DISK_LANE in plan.expert_lanes.values()
+    """The layers of a lane; all off the GPUs are the CPU's: the disk has none of its own, only experts of theirs."""
+    here = (CPU_LANE, DISK_LANE) if lane == CPU_LANE else (lane,)
+    return [layer for layer, its in plan.expert_lanes.items() if its in here]

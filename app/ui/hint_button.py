@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QCoreApplication, QPoint
+from PySide6.QtCore import QCoreApplication
 from PySide6.QtWidgets import QPushButton, QSizePolicy, QWidget
 
 from app.ui.announce import say
@@ -10,7 +10,7 @@ from app.ui.controller import Controller
 from app.ui.hints import HintWatch
 from app.ui.orders import Orders
 from app.ui.settings import Settings
-from app.ui.theme import GRID, set_kind
+from app.ui.theme import set_kind
 from app.ui.words import number
 
 if TYPE_CHECKING:
@@ -54,13 +54,9 @@ class HintsButton(QPushButton):
         return self._panel
 
     def open_panel(self) -> None:
-        """Show the hints above the button, the keyboard in them."""
+        """Show the hints at the button, the keyboard in them."""
         panel = self.panel
-        panel.adjust()
-        corner = self.mapToGlobal(QPoint(self.width(), 0))
-        left, top = corner.x() - panel.width(), corner.y() - panel.height() - GRID // 2
-        screen = self.screen().availableGeometry()
-        panel.move(max(left, screen.left()), max(top, screen.top()))
+        panel.stand_at(self)
         panel.show()
         panel.focus_first()
 

@@ -1,6 +1,6 @@
 """What the button of hints opens: every hint with its figures and action, and fixes that are shown first."""
 
-from PySide6.QtCore import QSize, Qt
+from PySide6.QtCore import QEvent, QObject, QPoint, QRect, QSize, Qt
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QFrame, QLabel, QPushButton, QScrollArea, QVBoxLayout, QWidget
 
@@ -9,12 +9,13 @@ from app.ui.controller import Controller
 from app.ui.hint_button import count_text
 from app.ui.hint_card import HintCard
 from app.ui.hint_fixes import Fixed, fixed
+from app.ui.hint_place import place
 from app.ui.hints import HintWatch
 from app.ui.orders import Orders
 from app.ui.theme import GRID, set_kind, set_role
 from app.ui.words import number
 
-WIDTH, LEAST_HEIGHT, MOST_HEIGHT = 520, 120, 560
+WIDTH, MOST_HEIGHT = 520, 560
 """Pixels of what the button opens."""
 
 
@@ -29,6 +30,7 @@ class HintPanel(QFrame):
         self._controller = controller
         self._orders = orders
         self._base: object = None
+        self._button: QWidget | None = None
         self.cards: dict[tuple[str, str], HintCard] = {}
         self._page = QWidget(self)
         self._page.setProperty("role", "page")
@@ -52,16 +54,36 @@ class HintPanel(QFrame):
         column = QVBoxLayout(self)
         column.setContentsMargins(1, 1, 1, 1)
         column.addWidget(self._scroll)
+        self._page.installEventFilter(self)
         watch.changed.connect(self._show)
         controller.plan_changed.connect(self._show)
         self._show()
 
-    def adjust(self) -> None:
-        """As high as its hints, within bounds."""
-        self._page.ensurePolished()
-        needed = self._column.heightForWidth(WIDTH - 2) if self._column.hasHeightForWidth() else 0
-        needed = max(needed, self._column.sizeHint().height()) + 2
-        self.resize(QSize(WIDTH, max(min(needed, MOST_HEIGHT), LEAST_HEIGHT)))
+    def stand_at(self, button: QWidget) -> None:
+        """As high as its hints, right at the button that opens it; so it stays while they change."""
+        self._button = button
+        self._stand()
+
+    def _stand(self) -> None:
+        if self._button is None:
+            return
+        for widget in (self, *self.findChildren(QWidget)):
+            widget.ensurePolished()  # what was never shown has neither its font nor its margins yet
+        around = self.contentsMargins() + self.layout().contentsMargins()
+        frame = 2 * self._scroll.frameWidth()
+        width = WIDTH - around.left() - around.right() - frame
+        column = self._column
+        # Nothing but the hint's height: the size hint of wrapped words is that of a narrower column, and taller.
+        needed = column.totalHeightForWidth(width) if column.hasHeightForWidth() else column.totalSizeHint().height()
+        wanted = QSize(WIDTH, min(needed + around.top() + around.bottom() + frame, MOST_HEIGHT))
+        button = QRect(self._button.mapToGlobal(QPoint()), self._button.size())
+        self.setGeometry(place(wanted, button, self._button.screen().availableGeometry(), GRID // 2))
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        """Stands anew when the hints take another height."""
+        if watched is self._page and event.type() == QEvent.Type.LayoutRequest and self.isVisible():
+            self._stand()
+        return super().eventFilter(watched, event)
 
     def focus_first(self) -> None:
         """The keyboard goes to the first thing to press."""
@@ -88,12 +110,12 @@ class HintPanel(QFrame):
             card.hide()
             card.deleteLater()
         fixable = self._fixable
-        for place, (key, hint) in enumerate(hints.items(), start=1):
+        for row, (key, hint) in enumerate(hints.items(), start=1):
             card = self.cards.get(key) or self._added(key, hint)
             card.show_hint(hint, fixable=fixable)
-            if self._column.indexOf(card) != place:
+            if self._column.indexOf(card) != row:
                 self._column.removeWidget(card)
-                self._column.insertWidget(place, card)
+                self._column.insertWidget(row, card)
         self.cards = {key: self.cards[key] for key in hints}
         self._heading.setText(count_text(len(hints)))
         hidden = self._watch.hidden

@@ -82,8 +82,12 @@ def test_a_load_on_a_software_device_judges_how_the_model_answers_and_its_record
     assert (again["hints"], again["fine"]) == (found["hints"], found["fine"])
     assert [its["rule"] for its in again["not_judged"]] == [its["rule"] for its in found["not_judged"]]
     assert str(home / "models") not in "".join(record.read_text(encoding="utf-8").splitlines()[1:])
-    kinds = [json.loads(line)["type"] for line in record.read_text(encoding="utf-8").splitlines()]
+    lines = [json.loads(line) for line in record.read_text(encoding="utf-8").splitlines()]
+    kinds = [line["type"] for line in lines]
     assert kinds[:2] == ["doctor_record", "engine_files"]
+    finished = lines[kinds.index("finished")]
+    assert finished["completion_tokens"] > 0
+    assert finished["text"] == "", "what was said is not written down"
     assert kinds.count("cache_facts") >= 3, "the engine was asked while it answered"
     words = run(home, "--replay", record).stdout
     assert "plan: kind manual → lru (--policy lru)" in words
@@ -122,6 +126,15 @@ def test_this_machine_alone_can_be_recorded(home, tmp_path):
     again = run_json(home, "--replay", record)
     assert (again["hints"], again["fine"]) == (found["hints"], found["fine"])
     assert [its["rule"] for its in again["not_judged"]] == [its["rule"] for its in found["not_judged"]]
+
+
+def test_a_folder_of_models_that_a_link_leads_to_is_not_in_the_record(home, model, tmp_path):
+    link, record = tmp_path / "secret place", tmp_path / "run.jsonl"
+    link.symlink_to(model.parent, target_is_directory=True)
+    assert run(home, link / model.name, "--gpu", "none", "--record", record).returncode == 0
+    told = "".join(record.read_text(encoding="utf-8").splitlines()[1:])
+    assert f"(scrubbed)/{model.name}" in told
+    assert "secret place" not in told
 
 
 def test_sizes_in_a_fix_are_told_as_people_read_them(home):

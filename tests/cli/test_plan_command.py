@@ -263,3 +263,24 @@ def test_weights_of_a_type_that_the_engine_does_not_know_are_refused(tmp_path, p
     status, error = error_of(plan_of(path, make_machine(), "--json"))
     assert (status, error["code"]) == (3, "model_unsupported")
     assert "tensor type 4" in error["message"]
+
+
+@pytest.mark.parametrize(("resident", "decides"), [("off", "system"), ("4GiB", "engine")])
+def test_who_decides_which_experts_stay_in_memory_is_told_in_json_and_in_words(model, plan_of, resident, decides):
+    options = ("--resident", resident)
+    plan = as_json(plan_of(model, make_machine(ram=10 * GIB), *options, "--json"))
+    share = plan["experts_in_memory"]
+    assert share["decides"] == decides
+    assert share["layers"] == list(range(48))
+    assert 0 < share["kept_bytes"] < share["total_bytes"]
+    assert ("The system decides which experts stay in memory" in plan["words"]) == (decides == "system")
+    (line,) = plan["lanes"]
+    assert line.startswith("CPU: experts of 48 layers (0–47), ")
+    assert line.endswith("stay in memory")
+    _, out, _ = plan_of(model, make_machine(ram=10 * GIB), *options)
+    assert f"  {line}\n" in out
+
+
+def test_where_memory_has_room_for_all_experts_nobody_has_to_decide(model, plan_of):
+    plan = as_json(plan_of(model, make_machine(ram=40 * GIB, ram_total=48 * GIB), "--resident", "off", "--json"))
+    assert plan["experts_in_memory"] is None

@@ -5,6 +5,7 @@ import hashlib
 
 from doctor_factories import MODEL, hint, is_fine, machine, planned, replaced, seen_of, why
 
+from app.doctor.observation import SilentFile
 from app.hardware import engine_files
 from app.hardware.engine_files import EngineFiles, read_engine_files
 
@@ -73,3 +74,22 @@ def test_a_disk_is_judged_by_its_measured_speed_first():
     usb = machine("desktop_models_on_usb_hard_disk")
     fast = replaced(usb, disk=replaced(usb.disk, read_bytes_per_second=900e6))
     assert is_fine(seen_of(fast), "slow-disk")
+
+
+def test_only_a_file_that_gave_not_even_its_tables_shows_that_the_disk_is_at_fault():
+    def told(step):
+        return hint(seen_of(CARD, silent_file=SilentFile(path="/m/x.gguf", seconds=60.0, step=step)), "silent-disk")
+
+    assert told("tables").title == "The model's disk does not answer"
+    for step, words in (("load", "While /m/x.gguf was loaded"), ("answer", "While /m/x.gguf answered")):
+        assert told(step).evidence.startswith(words)
+        assert "disk" not in told(step).title
+        assert told(step).severity == "problem"
+
+
+def test_a_silent_file_on_a_network_disk_is_told_to_be_on_one():
+    silent = SilentFile(path="/mnt/nas/models/x.gguf", seconds=15.0, step="tables")
+    found = hint(seen_of("desktop_models_on_network", silent_file=silent), "silent-disk")
+    assert found.evidence.endswith("for 15 seconds. It is on another machine (nfs4).")
+    assert is_fine(planned(CARD), "silent-disk")
+    assert "name a model" in why(seen_of(CARD), "silent-disk")

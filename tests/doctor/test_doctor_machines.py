@@ -26,7 +26,7 @@ FIRES = [
     ("single-channel", "laptop_nvidia_hybrid_single_channel", ("15.3 GiB", "1 slot is free", "4800 MT/s", "38.4 GB/s")),
     ("single-channel", "desktop_models_on_usb_hard_disk", ("7.7 GiB", "2666 MT/s", "21.3 GB/s")),
     ("ram-speed", "desktop_nvidia_pcie_x4", ("2133 of 3200 MT/s",)),
-    ("narrow-link", "desktop_nvidia_pcie_x4", ("PCIe 4 x4", "7.9 GB/s")),
+    ("narrow-link", "desktop_nvidia_pcie_x4", ("PCIe 4.0 ×4", "7.9 GB/s")),
     ("gpu-unseen", "desktop_nvidia_no_driver", ("no driver runs it", "0000:01:00.0")),
     ("gpu-unseen", "desktop_nvidia_driver_mismatch", ("driver nvidia 550.120", "unsupported display driver")),
     ("other-programs", "workstation_two_gpus", ("8.7 GiB", "24.0 GiB", "python3")),
@@ -156,7 +156,7 @@ def test_a_card_in_fewer_lanes_than_slot_and_card_have_is_slower_than_it_could_b
     badly_seated = replaced(gpu, pcie=replaced(gpu.pcie, lanes=4))
     found = hint(seen_of(replaced(its, gpus=(badly_seated,))), "narrow-link")
     assert found.severity == "slower"
-    assert "though x16 is possible" in found.evidence
+    assert "though ×16 is possible" in found.evidence
 
 
 # ---- threads ------------------------------------------------------------------------------------

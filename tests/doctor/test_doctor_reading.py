@@ -124,6 +124,16 @@ def test_a_budget_below_what_is_free_is_raised_by_the_fix():
     assert found.action.startswith("Keep up to 11.")
 
 
+def test_locked_experts_are_not_taken_off_what_is_available_for_they_are_not_in_it():
+    seen = without_programs()
+    held = {"budget_bytes": 4 * GIB, "trusted_bytes": 4 * GIB, "locked_bytes": 2 * GIB}
+    lower = changed(seen, lambda facts, _: with_memory(facts, **held))
+    lower = changed(lower, lambda facts, _: with_memory(facts, resident_bytes=4 * GIB - 2**20))
+    found = hint(replaced(lower, latest=replaced(seen.latest, ram_available_bytes=10 * GIB)), "thrashing")
+    assert found.action.startswith("Keep up to 11.")
+    assert "10.0 GiB are available and 2.0 GiB locked, those experts included" in found.evidence
+
+
 def test_a_budget_is_not_raised_where_nothing_more_is_free():
     seen = without_programs()
     assert "resident_bytes" not in [change.key for change in hint(seen, "thrashing").fix]

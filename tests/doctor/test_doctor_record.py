@@ -2,7 +2,7 @@
 
 import json
 import re
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 
 import msgspec
 import pytest
@@ -12,12 +12,21 @@ from hypothesis import strategies as st
 from rule_cases import MACHINES, RECORDS, seen_in
 
 from app.doctor.diagnosis import RULES, examine
-from app.doctor.observation import Observation
-from app.doctor.record import FilesLine, ModelLine, SampleLine, observed, read_record, write_record
+from app.doctor.observation import Observation, SilentFile
+from app.doctor.record import (
+    FilesLine,
+    ModelLine,
+    SampleLine,
+    SilentLine,
+    folders_of,
+    observed,
+    read_record,
+    write_record,
+)
 from app.errors import AppError, ErrorCode
 from app.hardware.engine_files import EngineFiles
 from app.hardware.samples import Sample
-from app.hardware.snapshot import read_snapshot
+from app.hardware.snapshot import read_snapshot, write_snapshot
 
 THRASH = (SNAPSHOTS / "experts_thrash.jsonl").read_bytes()
 
@@ -68,6 +77,30 @@ def test_paths_of_models_and_home_are_taken_out(tmp_path):
     lines = (tmp_path / "run.jsonl").read_text(encoding="utf-8").splitlines()[1:]
     assert not any("/home/user" in line for line in lines)
     assert read_record(tmp_path / "run.jsonl").observation().facts.files == ("(scrubbed)/Qwen3-30B-A3B-Q4_K_M.gguf",)
+
+
+def test_the_folders_of_a_models_files_are_found_as_lines_name_them():
+    record = read_record(SNAPSHOTS / "experts_thrash.jsonl")
+    assert set(folders_of(record.lines)) == {Path("/home/user/models")}
+    silent = SilentLine(file=SilentFile(path="/mnt/stick/m.gguf", seconds=15.0, step="load"))
+    assert list(folders_of([silent])) == [Path("/mnt/stick")]
+
+
+def test_a_windows_folder_is_taken_out_in_whatever_case_it_is_written(tmp_path):
+    snapshot = read_snapshot(SNAPSHOTS / MACHINES[0])
+    silent = SilentLine(file=SilentFile(path=r"c:\users\Ann\models\m.gguf", seconds=15.0, step="load"))
+    write_record(tmp_path / "run.jsonl", snapshot, [silent], [PureWindowsPath(r"C:\Users\ann\Models")])
+    assert read_record(tmp_path / "run.jsonl").observation().silent_file.path == r"(scrubbed)\m.gguf"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no file here is always full")
+def test_a_full_disk_is_told_as_that():
+    snapshot = read_snapshot(SNAPSHOTS / MACHINES[0])
+    full = Path("/dev/full")
+    for write in (lambda: write_record(full, snapshot, ()), lambda: write_snapshot(full, snapshot)):
+        with pytest.raises(AppError) as caught:
+            write()
+        assert caught.value.code is ErrorCode.DISK_FULL
 
 
 def test_a_record_that_cannot_be_written_or_is_not_there_is_told(tmp_path):

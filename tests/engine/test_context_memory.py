@@ -65,6 +65,14 @@ def test_with_next_to_nothing_available_there_is_still_a_budget():
 # ---- at a load -----------------------------------------------------------------------------------
 
 
+def test_before_the_plan_is_carried_out_the_system_decides(device, memory):
+    """Between the load and the engine's own choice: no facts, no order given, none taken but to give memory up."""
+    assert (memory.facts(), memory.fault, device.told) == (None, "", [])
+    assert "only within a budget" in refused(memory.warm_up).message
+    memory.release()
+    assert device.told == [("release", 7)]
+
+
 def test_a_plan_without_a_budget_gets_what_fits(device, memory, available):
     available(40 * GIB)
     memory.prepare(None)
@@ -125,7 +133,7 @@ def test_more_than_is_available_is_refused_with_what_is(device, memory, availabl
 
 def test_what_experts_hold_for_good_is_theirs_again(device, memory, available):
     available(5 * EXPERT_BYTES)
-    device.memory_struct = MemoryStruct(locked=2 * EXPERT_BYTES, own=EXPERT_BYTES)
+    device.memory_struct = MemoryStruct(locked=3 * EXPERT_BYTES)
     memory.set_budget(8 * EXPERT_BYTES)
     assert refused(memory.set_budget, 9 * EXPERT_BYTES).code is ErrorCode.OUT_OF_MEMORY
 
@@ -139,7 +147,8 @@ def test_where_the_system_does_not_tell_what_is_in_memory_it_decides(device, dem
     memory.prepare(5 * EXPERT_BYTES)
     assert device.told == []
     assert "only the owner" in memory.fault
-    assert refused(memory.set_budget, EXPERT_BYTES).code is ErrorCode.BAD_USAGE
+    for budget in (EXPERT_BYTES, None):
+        assert refused(memory.set_budget, budget).code is ErrorCode.BAD_USAGE
     memory.set_budget(0)
 
 
@@ -158,10 +167,26 @@ def test_more_than_all_experts_is_all_of_them(device, memory, available):
     assert device.told == [("set_resident", 7, ALL)]
 
 
+def test_what_fits_is_chosen_by_what_is_available_now_and_what_experts_hold_for_good(device, memory, available):
+    available(40 * GIB)
+    memory.set_budget(5 * EXPERT_BYTES)
+    memory.set_budget(None)
+    assert device.told[-1] == ("set_resident", 7, ALL)
+    available(4 * EXPERT_BYTES)
+    memory.set_budget(None)
+    order, _context, budget = device.told[-1]
+    assert order == "set_resident"
+    assert 0 < budget < ALL
+    device.memory_struct = MemoryStruct(locked=40 * GIB)
+    memory.set_budget(None)
+    assert device.told[-1] == ("set_resident", 7, ALL)
+
+
 @pytest.mark.parametrize(("residency", "words"), [("repacked", "faster layout"), (None, "No experts of this model")])
 def test_without_experts_in_a_file_every_order_is_refused(device, demo_model, residency, words):
     memory = without_mapped(device, demo_model, residency)
-    for order in (lambda: memory.set_budget(1), lambda: memory.set_budget(0), memory.warm_up, memory.release):
+    budgets = [lambda budget=budget: memory.set_budget(budget) for budget in (1, 0, None)]
+    for order in (*budgets, memory.warm_up, memory.release):
         error = refused(order)
         assert error.code is ErrorCode.BAD_USAGE
         assert words in error.message
@@ -220,3 +245,17 @@ def test_experts_that_could_not_be_read_are_told_once(device, memory):
     assert error.code is ErrorCode.MODEL_DAMAGED
     assert "2 experts" in error.detail
     assert memory.reading_error() is None
+
+
+def test_experts_that_the_system_had_no_memory_for_are_told_once_as_that(device, memory):
+    device.memory_struct = MemoryStruct(refused=3)
+    error = memory.reading_error()
+    assert error is not None
+    assert error.code is ErrorCode.OUT_OF_MEMORY
+    assert "--resident" in error.message
+    assert "3 experts" in error.detail
+    assert memory.reading_error() is None
+    device.memory_struct = MemoryStruct(refused=4, failures=1)
+    error = memory.reading_error()
+    assert error is not None
+    assert error.code is ErrorCode.MODEL_DAMAGED

@@ -85,6 +85,19 @@ def test_a_plans_budget_is_kept_while_it_answers_and_the_text_is_the_same(budget
     assert letters.count("r") / len(letters) == pytest.approx(share, abs=0.02)
 
 
+def test_from_the_load_on_a_budget_holds_where_the_engine_chooses(demo_model):
+    """Nobody can ask in between: until the load is over there is no model to ask of."""
+    with EngineClient() as client:
+        client.request(protocol.Load, protocol.Loaded, plan=plan_for(demo_model, **ALONE, resident_bytes=None))
+        told = facts(client).memory
+        assert 0 < told.budget_bytes <= told.total_bytes
+        assert told.resident_bytes <= told.budget_bytes
+        assert told.reason == ""
+        assert set_to(client, BUDGET).budget_bytes == BUDGET
+        again = set_to(client, None)
+        assert BUDGET < again.budget_bytes <= again.total_bytes, "what fits now is chosen as at the load"
+
+
 def test_a_budget_is_changed_while_it_answers(budgeted, expected):
     set_to(budgeted, BUDGET)
     request = budgeted.send(protocol.Generate, messages=QUESTION, sampling=GREEDY, max_tokens=24)

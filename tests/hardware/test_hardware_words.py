@@ -24,6 +24,7 @@ from app.hardware.words import (
     describe_engine_cpu,
     describe_gpu,
     describe_identity,
+    describe_link,
     describe_power,
     describe_ram,
     gpu_details,
@@ -56,13 +57,14 @@ def test_a_card_says_its_memory_link_and_driver():
     idle = Pcie(generation=1, lanes=16, max_generation=4, max_lanes=16)
     card = gpu(GEFORCE.name, "CUDA0", pcie=idle, driver="550.54.14")
     assert describe_gpu(card) == (
-        "NVIDIA GeForce RTX 3060, 16.0 GiB, 15.0 GiB free, PCIe 4 x16 (now 1 x16), driver 550.54.14"
+        "NVIDIA GeForce RTX 3060, 16.0 GiB, 15.0 GiB free, PCIe 1.0 ×16 now (saves power when idle), up to 4.0 ×16, "
+        "driver 550.54.14"
     )
 
 
 def test_a_link_at_its_most_is_said_once():
     full = Pcie(generation=4, lanes=8, max_generation=4, max_lanes=8)
-    assert "PCIe 4 x8, driver" in describe_gpu(gpu("X", pcie=full, driver="y"))
+    assert "PCIe 4.0 ×8, driver" in describe_gpu(gpu("X", pcie=full, driver="y"))
 
 
 def test_a_gpu_in_the_processor_says_whose_memory_it_uses():
@@ -146,7 +148,13 @@ def test_a_card_says_whose_memory_it_uses_its_power_and_its_programs():
 
 def test_a_slot_that_gives_less_than_the_card_could_use_is_said():
     narrow = Pcie(generation=3, lanes=4, max_generation=4, max_lanes=4, card_generation=4, card_lanes=16)
-    assert "PCIe 4 x4 of the card's x16 (now 3 x4)" in describe_gpu(gpu("X", pcie=narrow))
+    words = describe_gpu(gpu("X", pcie=narrow))
+    assert "PCIe 3.0 ×4 now (saves power when idle), up to 4.0 ×4 of the card's ×16" in words
+
+
+def test_lanes_that_are_not_there_are_no_saving_of_power():
+    badly_seated = Pcie(generation=4, lanes=4, max_generation=4, max_lanes=16)
+    assert describe_link(badly_seated) == "PCIe 4.0 ×4 now, up to 4.0 ×16"
 
 
 def test_a_disk_says_how_it_is_connected_and_what_was_measured():

@@ -1,11 +1,13 @@
 """Main memory respects the limits of containers and slices."""
 
+import os
 from pathlib import Path
 
 import psutil
 import pytest
 from hardware_trees import GIB, MIB, machine_of_32_gib, write
 
+from app.hardware import cgroups
 from app.hardware.facts import Ram
 from app.hardware.memory import kernel_memory, machine_memory, parse_meminfo, read_ram
 
@@ -103,3 +105,27 @@ def test_limits_are_of_linux(tmp_path):
     write(tmp_path, "proc/self/cgroup", "0::/")
     write(tmp_path, "sys/fs/cgroup/memory.max", 4 * GIB)
     assert read_ram(tmp_path, machine_of_32_gib, "win32") == (machine_of_32_gib(), ())
+
+
+def test_an_engine_in_another_group_is_limited_by_its_own(tmp_path):
+    write(tmp_path, "proc/self/cgroup", "0::/app.scope")
+    write(tmp_path, "sys/fs/cgroup/app.scope/memory.max", 4 * GIB)
+    engine = tmp_path / "sys/fs/cgroup/engine.scope"
+    write(engine, "memory.max", 8 * GIB)
+    write(engine, "memory.current", 1 * GIB)
+    write(engine, "cpu.max", "200000 100000")
+    ram, notes = read_ram(tmp_path, machine_of_32_gib, groups="0::/engine.scope")
+    assert ram == Ram(total_bytes=8 * GIB, available_bytes=7 * GIB)
+    assert "the engine's memory" in notes[0]
+    assert read_ram(tmp_path, machine_of_32_gib)[0].total_bytes == 4 * GIB
+    assert cgroups.allowed_cpus(tmp_path, "0::/engine.scope") == 2
+    assert cgroups.allowed_cpus(tmp_path, cgroups.groups_of(tmp_path)) is None
+
+
+def test_a_process_in_its_parents_groups_names_none_of_its_own(tmp_path):
+    write(tmp_path, "proc/self/cgroup", "0::/app.scope")
+    assert cgroups.groups_apart(tmp_path) == "", "nothing is known of the parent"
+    write(tmp_path, f"proc/{os.getppid()}/cgroup", "0::/app.scope")
+    assert cgroups.groups_apart(tmp_path) == ""
+    write(tmp_path, f"proc/{os.getppid()}/cgroup", "0::/")
+    assert cgroups.groups_apart(tmp_path) == "0::/app.scope"

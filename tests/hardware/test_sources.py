@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from app.hardware.sources import NotSeenError, Paced, Source
+from app.hardware.sources import LateError, NotSeenError, Paced, Source, in_time
 
 
 @pytest.fixture
@@ -167,3 +167,22 @@ def test_the_words_of_a_failure_end_once():
     source = Source("The page file", read)
     assert source.answer(5)[1] == "The page file could not be read: Counters may be disabled."
     assert source.close(5)
+
+
+def test_what_is_read_in_time_gives_its_value_or_its_own_error():
+    assert in_time("it", lambda: 7, 5) == 7
+    for error in (KeyError("none"), TimeoutError("a share's own patience ended")):
+
+        def read(error=error):
+            raise error
+
+        with pytest.raises(type(error)) as caught:
+            in_time("it", read, 5)
+        assert caught.value is error
+
+
+def test_what_hangs_costs_the_time_given_and_is_named(released):
+    begin = time.monotonic()
+    with pytest.raises(LateError, match="the model's file did not answer"):
+        in_time("the model's file", released.wait, 0.1)
+    assert time.monotonic() - begin < 2

@@ -4,7 +4,7 @@ import errno
 
 import pytest
 
-from app.errors import AppError, ErrorCode
+from app.errors import AppError, ErrorCode, writing_error
 from app.library import folders
 
 
@@ -64,7 +64,7 @@ def test_a_folder_without_permission_to_write_is_refused(tmp_path, monkeypatch):
     ],
 )
 def test_an_error_of_writing_is_typed_by_its_reason(tmp_path, number, code):
-    error = folders.writing_error(OSError(number, "why"), tmp_path)
+    error = writing_error(OSError(number, "why"), tmp_path)
     assert error.code is code
     assert str(tmp_path) in error.message
     assert "why" in error.detail

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from app.placement.cache.facts import CacheTotals
 from app.placement.evidence import NO_EVIDENCE, planned
-from app.placement.explain import LEAST_GAIN, MUCH, Seen, explain
+from app.placement.explain import MUCH, Seen, explain
 from app.placement.explain_changes import change_words, changes_of
-from app.placement.explain_words import consequence_words, measured_words, percent_range
+from app.placement.explain_words import LEAST_GAIN, consequence_words, measured_words, percent_range
 from app.placement.memory import fits, predict
 from app.placement.plan import CPU_LANE
 from app.placement.planner import make_plan

@@ -9,6 +9,8 @@ from app.placement.evidence import planned
 from app.placement.explain import Seen, explain
 from app.placement.explain_changes import change_words, changes_of
 from app.placement.memory import bytes_off_gpus, fits, predict
+from app.placement.speed.prediction import predict_speed
+from app.placement.speed.rates import weight_bytes
 from app.placement.wishes import Wishes
 
 FACTS = qwen3_30b(quantization="Q8_0", expert_sizes=4_980_736)
@@ -71,8 +73,27 @@ def test_more_memory_is_not_told_where_reads_run_beside_computing_that_takes_lon
 
 def test_a_smaller_file_is_told_with_the_speeds_of_both():
     smaller = next(words for words in explain(FACTS, MACHINE, plan_of()).beyond if "tokens/s instead of" in words)
-    assert smaller.startswith("With its experts as Q4_K (now Q8_0) this model would be expected to decode ")
+    assert smaller.startswith("As a file of Q4_K (now Q8_0) this model would be expected to decode ")
     assert "answer less well" in smaller
+
+
+def test_a_smaller_file_has_all_of_its_weights_of_the_smaller_type_and_is_predicted_so():
+    plan = plan_of()
+    smaller = next(words for words in explain(FACTS, MACHINE, plan).beyond if "tokens/s instead of" in words)
+    share = weight_bytes("q4_k") / weight_bytes("q8_0")
+    q4 = msgspec.structs.replace(
+        FACTS,
+        quantization="q4_k",
+        expert_bytes={layer: round(size * share) for layer, size in FACTS.expert_bytes.items()},
+        layer_bytes=tuple(round(size * share) for size in FACTS.layer_bytes),
+        bytes=msgspec.structs.replace(FACTS.bytes, output=round(FACTS.bytes.output * share)),
+    )
+    file_bytes = FACTS.file_bytes - (FACTS.bytes.total - FACTS.bytes.router - FACTS.bytes.other) * (1 - share)
+    q4 = msgspec.structs.replace(q4, file_bytes=int(file_bytes))
+    there = msgspec.structs.replace(plan, resident_bytes=min(plan.resident_bytes, bytes_off_gpus(q4, plan)))
+    there = msgspec.structs.replace(there, memory=predict(q4, MACHINE, there))
+    decode = predict_speed(q4, MACHINE, there).decode
+    assert f"decode {decode.low:.1f} to {decode.high:.1f} tokens/s instead of" in smaller
 
 
 def test_a_smaller_context_gives_its_memory_to_experts():

@@ -48,13 +48,20 @@ def test_without_a_gpu_there_is_no_word_of_one():
         ([(CPU_LANE, 48)], "Experts of all 48 layers on the CPU, attention on the GPU;"),
         (
             [("CUDA0", 18), (CPU_LANE, 20), (DISK_LANE, 10)],
-            "4 of 10 experts are on the GPU. Experts of 18 of 48 layers on the GPU, 20 on the CPU, 10 read from disk;",
+            "4 of 10 experts are on the GPU; the system decides which experts off the GPUs stay in memory, which has "
+            "room for about 6.8 of 10.2 GiB (predicted), and the others are read from the disk. Experts of 18 of 48 "
+            "layers on the GPU, 30 on the CPU;",
         ),
         (
             [("CUDA0", 18), ("CUDA1", 20), (CPU_LANE, 10)],
             "8 of 10 experts are on GPUs. Experts of 18 of 48 layers on CUDA0, 20 on CUDA1, 10 on the CPU;",
         ),
-        ([(DISK_LANE, 48)], "Experts of all 48 layers read from disk, attention on the GPU;"),
+        (
+            [(DISK_LANE, 48)],
+            "The system decides which experts stay in memory, which has no room for a layer of their 16.3 GiB "
+            "(predicted), and the others are read from the disk. Experts of all 48 layers on the CPU, attention on "
+            "the GPU;",
+        ),
     ],
 )
 def test_every_spread_of_layers_has_its_words(lanes, words):
@@ -133,8 +140,7 @@ def test_lanes_are_summed_up_one_by_one():
     plan = plan_of("CUDA0", ("CUDA0", 18), (CPU_LANE, 29), (DISK_LANE, 1))
     assert describe_lanes(plan, FACTS) == (
         "CUDA0: experts of 18 layers (0–17), 6.1 GiB",
-        "CPU: experts of 29 layers (18–46), 9.9 GiB",
-        "disk: experts of 1 layer (47), 348.8 MiB",
+        "CPU: experts of 30 layers (18–47), 10.2 GiB; the system decides which of them stay in memory",
     )
 
 

@@ -2,26 +2,13 @@
 
 import msgspec
 import pytest
+from hint_driver import SLOW_RAM, SOON, hints_button, rules, wait_for
 from PySide6.QtCore import Qt
 from ui_factories import GIB, MIB, make_facts, make_machine
 
 from app.doctor.hints import Change
-from app.hardware.facts import Ram, RamModule
-from app.ui.hint_button import HintsButton
 from app.ui.hint_fixes import fixed
-from app.ui.hints import HintWatch
-from app.ui.orders import Orders
 from app.ui.settings import HIDDEN_HINTS, Settings
-
-SOON = 20
-SLOW_RAM = Ram(
-    total_bytes=16 * GIB,
-    available_bytes=11 * GIB,
-    modules=(RamModule(slot="DIMM_A1", size_bytes=16 * GIB, type="DDR4", rated_mts=3200, speed_mts=3200),),
-    channels=1,
-    free_slots=1,
-    speed_mts=3200,
-)
 
 
 @pytest.fixture
@@ -35,9 +22,7 @@ def make_button(qtbot, settings):
     made = []
 
     def make(controller):
-        watch = HintWatch(controller, settings, interval=SOON)
-        button = HintsButton(controller, Orders(controller), settings, watch=watch)
-        watch.setParent(button)
+        button = hints_button(controller, settings)
         qtbot.addWidget(button)
         made.append(button)
         return button
@@ -45,14 +30,6 @@ def make_button(qtbot, settings):
     yield make
     for button in made:
         button.shutdown()
-
-
-def rules(button):
-    return [hint.rule for hint in button.watch.hints]
-
-
-def wait_for(qtbot, button, *wanted):
-    qtbot.waitUntil(lambda: set(wanted) <= set(rules(button)), timeout=10000)
 
 
 def with_threads(controller, threads):

@@ -107,8 +107,7 @@ class MemoryFacts(msgspec.Struct, frozen=True, kw_only=True):
         stale: Experts that were missing though they were not given up: memory is shorter than the budget says.
         reads: Whether experts may have to be read; False while all are in memory.
         locked_bytes: The hottest of them, which the system may not take.
-        own_bytes: Read past the system's cache: it cannot take them either, only swap them out.
-        reason: Why no more is locked, or why the file is read through the cache, in words; else empty.
+        reason: Why no more is locked, in words; else empty.
     """
 
     budget_bytes: int
@@ -119,8 +118,13 @@ class MemoryFacts(msgspec.Struct, frozen=True, kw_only=True):
     stale: int
     reads: bool
     locked_bytes: int = 0
-    own_bytes: int = 0
     reason: str = ""
+
+
+IN_POOL = "g"
+"""The letter of `LayerExperts.lanes` for an expert in the pool."""
+IN_MEMORY, ON_DISK = "r", "d"
+"""The letters of `LayerExperts.memory`."""
 
 
 class LayerExperts(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,7 +3,7 @@
 import msgspec
 
 from app.model.facts import ModelFacts
-from app.placement.plan import DISK_LANE, CachePolicy, Plan
+from app.placement.plan import CPU_LANE, DISK_LANE, CachePolicy, Plan
 from app.placement.words import named_layers
 from app.units import format_bytes
 
@@ -59,11 +59,11 @@ def lost_experts(plan: Plan, program: str) -> list[str]:
     if plan.pins:
         experts = "expert was" if len(plan.pins) == 1 else "experts were"
         lost.append(f"{program} cannot place single experts: {len(plan.pins)} {experts} placed by hand.")
-    on_disk = [layer for layer, lane in plan.expert_lanes.items() if lane == DISK_LANE]
-    if on_disk:
+    off_gpus = [layer for layer, lane in plan.expert_lanes.items() if lane in (CPU_LANE, DISK_LANE)]
+    if DISK_LANE in plan.expert_lanes.values():  # which experts of all these are in memory follows from use
         lost.append(
             f"{program} makes no difference between experts in main memory and on disk: those of "
-            f"{named_layers(on_disk)} count as the CPU's."
+            f"{named_layers(off_gpus)} count as the CPU's."
         )
     return lost
 

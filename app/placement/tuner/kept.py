@@ -98,7 +98,8 @@ def _with_less_memory(plan: Plan, facts: ModelFacts, machine: Machine, shortfall
     reason = (
         f"The tuned plan kept {format_bytes(had)} of experts in main memory: now there is less. {stay_words(size)}."
     )
-    return _fitting(plan, facts, machine, Step(name=STEP_DISK, reason=reason), resident_bytes=size)
+    step = Step(name=STEP_DISK, reason=reason, chosen_bytes=size)
+    return _fitting(plan, facts, machine, step, resident_bytes=size)
 
 
 def _fitting(plan: Plan, facts: ModelFacts, machine: Machine, step: Step, **changes: int) -> Plan | None:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from app.hardware.facts import Gpu, GpuKind, Machine
+from app.placement.cards import one_device_a_card, other_offers
 from app.placement.plan import CPU_LANE, DISK_LANE, Plan
 from app.ui.lanes.words import translate
 from app.ui.machine_words import why_no_gpu
@@ -36,24 +37,26 @@ class LaneInfo:
 
 
 def lanes_of(machine: Machine | None, plan: Plan | None, pool_device: str | None = None) -> tuple[LaneInfo, ...]:
-    """The lanes from left to right: every GPU, the CPU, the disk.
+    """The lanes from left to right: every card that a GPU is on, the CPU, the disk.
 
-    A GPU that the plan or the pool is on and that the machine no longer has keeps its lane, so that its experts are
-    seen and can be moved away.
+    A card that several backends offer has one lane: that of the device which the plan or the pool is on, else that of
+    the one that plans choose. A GPU that they are on and that the machine no longer has keeps its lane, so that its
+    experts are seen and can be moved away.
     """
-    gpus = [_gpu_lane(gpu) for gpu in machine.gpus] if machine else []
-    known = {lane.key for lane in gpus}
+    found = machine.gpus if machine else ()
     named = dict.fromkeys((*(plan.gpus if plan else ()), *([pool_device] if pool_device else ())))
+    gpus = [_gpu_lane(gpu, other_offers(gpu, found)) for gpu in one_device_a_card(found, named)]
+    known = {lane.key for lane in gpus}
     gpus += [_missing_gpu_lane(device) for device in named if device not in known]
     return (*(gpus or [_absent_gpu_lane(machine)]), _cpu_lane(machine), _disk_lane(machine))
 
 
-def _gpu_lane(gpu: Gpu) -> LaneInfo:
+def _gpu_lane(gpu: Gpu, others: tuple[Gpu, ...]) -> LaneInfo:
     return LaneInfo(
         key=gpu.device,
         kind=GPU,
         title=translate("Lanes", "GPU · {device}").format(device=gpu.device),
-        words=f"{gpu.name} · {_kind_words(gpu)}",
+        words=" · ".join(filter(None, (gpu.name, _kind_words(gpu), _others_words(others)))),
         free_bytes=gpu.free_bytes,
     )
 
@@ -65,6 +68,14 @@ def _kind_words(gpu: Gpu) -> str:
     if gpu.kind is GpuKind.INTEGRATED:
         return translate("Lanes", "built into the processor, shares {size} of main memory").format(size=size)
     return translate("Lanes", "software driver: the processor plays the GPU, slowly")
+
+
+def _others_words(others: tuple[Gpu, ...]) -> str:
+    """By which names other backends offer the same card; empty where none does."""
+    if not others:
+        return ""
+    names = translate("Lanes", " or ").join(gpu.device for gpu in others)
+    return translate("Lanes", "also offered as {devices}").format(devices=names)
 
 
 def _missing_gpu_lane(device: str) -> LaneInfo:
