@@ -36,7 +36,7 @@ def load(client: EngineClient, plan: Plan, *, quiet: bool) -> protocol.Loaded:
     request = client.send(protocol.Load, plan=plan)
     for event in client.events(request, protocol.Loaded):
         if isinstance(event, protocol.LoadProgress) and progress:
-            print(f"\rLoading: {format_share(event.fraction):>5}", end="", file=sys.stderr, flush=True)
+            print(f"\rLoading: {format_share(event.fraction):>6}", end="", file=sys.stderr, flush=True)
         if isinstance(event, protocol.Loaded):
             if progress:
                 print(f"\rLoaded in {event.seconds:.1f} s", file=sys.stderr)

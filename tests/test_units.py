@@ -91,6 +91,16 @@ def test_any_text_is_a_size_or_bad_usage(text):
         (0.2, {"decimals": 1, "signed": True}, "+20.0 %"),
         (-0.05, {"decimals": 1}, "−5.0 %"),
         (-0.031, {"signed": True}, "−3 %"),
+        (0, {}, "0 %"),
+        (0.003, {}, "< 1 %"),
+        (0.9961, {}, "> 99 %"),
+        (0.995, {"decimals": 1}, "99.5 %"),
+        (-0.002, {}, "0 %"),
+        (-0.002, {"signed": True}, "0 %"),
+        (0.002, {"signed": True}, "0 %"),
+        (0.0004, {"decimals": 1, "signed": True}, "0.0 %"),
+        (0.9961, {"signed": True}, "+100 %"),
+        (1.4, {}, "140 %"),
     ],
 )
 def test_shares_are_written_as_in_the_window(share, options, text):

@@ -50,11 +50,6 @@ class EngineWatch(QObject):
         """That the engine does not answer now; None where it does, or nobody watches for it."""
         return self._silence
 
-    @property
-    def watching(self) -> bool:
-        """True while the engine must answer at any time."""
-        return self._check.isActive()
-
     def set_watching(self, watching: bool) -> None:
         """Look for signs of life, or not any more: only a model that is loaded must answer at any time."""
         if watching and not self._check.isActive():

@@ -1,8 +1,6 @@
 """The engine's expert cache as the window knows it: reads its facts while someone looks, and changes it."""
 
-import itertools
 import logging
-import operator
 from typing import Any
 
 import msgspec
@@ -13,17 +11,22 @@ from app.errors import AppError
 from app.hardware.facts import Machine
 from app.model.facts import ModelFacts
 from app.placement.cache import facts as cache_facts
-from app.placement.plan import CPU_LANE, DISK_LANE, CachePolicy, Plan
+from app.placement.plan import CPU_LANE, CachePolicy, Plan
 from app.placement.planner import with_lanes
 from app.ui.engine import Engine
+from app.ui.kept_pins import carried_pins, single_layers
 from app.ui.live_plan import MemoryBudget, Pins, orders_of, pins_of
+from app.ui.memory_order import MemoryOrder
 from app.ui.memory_requests import MemoryRequests
+from app.ui.pin_requests import PinRequests
 
 log = logging.getLogger(__name__)
 
 POLL_MILLISECONDS = 250
 SETTLING_READS = 8
 """Most reads after an answer or a change, while experts are still copied: two seconds of them."""
+LATE_MILLISECONDS = 5000
+"""After so long without an answer to an order for main memory the user is told that there is none yet."""
 COPYING = "m"
 
 
@@ -64,8 +67,7 @@ class ExpertCache(QObject):
         self._pool_next: int | None = None
         self._pool_set: int | None = None
         self._pool_taken: int | None = None
-        self._ordered: dict[int, Pins] = {}
-        self._pins_before: dict[int, dict[tuple[int, int], str]] = {}
+        self._ordered = PinRequests()
         self._policy_ids: dict[int, CachePolicy] = {}
         self._policy_set: CachePolicy | None = None
         self._policy_taken: CachePolicy | None = None
@@ -74,6 +76,10 @@ class ExpertCache(QObject):
         self._poll = QTimer(self)
         self._poll.setInterval(POLL_MILLISECONDS)
         self._poll.timeout.connect(self._tick)
+        self._late = QTimer(self)
+        self._late.setSingleShot(True)
+        self._late.setInterval(LATE_MILLISECONDS)
+        self._late.timeout.connect(self._be_late)
         engine.event.connect(self._take)
 
     @property
@@ -103,16 +109,18 @@ class ExpertCache(QObject):
 
     @property
     def memory_chosen(self) -> int:
-        """The budget of main memory that the engine chose at the load; 0 where nobody has seen it."""
+        """The budget of main memory that the engine chose itself last; 0 where nobody has seen one."""
         return self._memory.chosen or 0
+
+    @property
+    def memory_order(self) -> MemoryOrder | None:
+        """The last order to read experts in or to give their memory up, with what came of it; None for none."""
+        return self._memory.order
 
     @property
     def ordered(self) -> dict[tuple[int, int], str]:
         """Pins by (layer, expert) that the engine was told and has not answered yet."""
-        made: dict[tuple[int, int], str] = {}
-        for pins in self._ordered.values():
-            made.update(pins)
-        return made
+        return self._ordered.wanted
 
     @property
     def polling(self) -> bool:
@@ -131,15 +139,20 @@ class ExpertCache(QObject):
         self._watchers.pop(watcher, None)
         self._set_polling()
 
+    def look(self) -> None:
+        """Read the facts once more, where somebody watches."""
+        self._read()
+
     # ---- what the controller tells ------------------------------------------------------------
 
     def begin(self, facts: ModelFacts, plan: Plan) -> None:
         """The engine loaded the model `facts` as `plan` says."""
         self.forget()
+        self._memory.forget()
         if facts.fingerprint != self._model:
             self._pins = {}
         # Of these layers the engine has the plan's pins and no others, also if some were noted during the load.
-        here = _single_layers(plan)
+        here = single_layers(plan)
         self._pins = {cell: pin for cell, pin in self._pins.items() if cell[0] not in here} | pins_of(plan)
         self._model = facts.fingerprint
         self._plan = plan
@@ -152,9 +165,8 @@ class ExpertCache(QObject):
         self._read_id = self._pool_id = self._since = self._settling = 0
         self._pool_next = None
         self._ordered.clear()
-        self._pins_before.clear()
         self._policy_ids.clear()
-        self._memory.forget()
+        self._memory.lose(self.tr("The model was unloaded, or its engine ended, before it was done."))
         self._deaf = False
         self._set_polling()
         self.changed.emit()
@@ -163,6 +175,8 @@ class ExpertCache(QObject):
         """The model begins or ends an answer."""
         if answering != self._answering:
             self._answering = answering
+            if answering:
+                self._memory.answer_begins()
             self._settle()
 
     def carried(self, facts: ModelFacts, machine: Machine | None, plan: Plan) -> Plan:
@@ -174,15 +188,7 @@ class ExpertCache(QObject):
         """
         if facts.fingerprint != self._model:
             return plan
-        here = _single_layers(plan)
-        # Of other layers the plan keeps its own: they are without effect until the layer comes back.
-        before = pins_of(plan)
-        kept = {} if _all_in(before, here) else {cell: pin for cell, pin in before.items() if cell[0] not in here}
-        if not kept and "auto" not in self._pins.values() and _all_in(self._pins, here):
-            kept = self._pins
-        else:
-            kept |= {cell: pin for cell, pin in self._pins.items() if cell[0] in here and pin != "auto"}
-        pins = plan.pins if kept == before else orders_of(kept)
+        pins = carried_pins(plan, self._pins)
         size, policy = plan.pool_bytes, plan.policy
         if self._plan is not None and self._pool_set is not None and self._plan.pool_bytes == size:
             size = self._pool_set
@@ -214,21 +220,31 @@ class ExpertCache(QObject):
         self._pool_id = self._engine.send(protocol.SetPool, pool_bytes=pool_bytes, staging_bytes=staging)
         self.changed.emit()
 
-    def set_memory(self, budget: MemoryBudget, fitting: int) -> None:
-        """Give mapped experts another budget; `fitting` is told for an engine's own choice that nobody has seen."""
+    def set_memory(self, budget: MemoryBudget) -> None:
+        """Give mapped experts another budget of memory."""
         if self._plan is not None:
-            self._memory.set_budget(budget, fitting)
+            self._memory.set_budget(budget)
             self.changed.emit()
 
     def warm_memory(self) -> None:
         """Have the hottest mapped experts read into memory, in the background."""
         if self._plan is not None:
-            self._memory.warm()
+            self._memory.warm(self._facts.memory if self._facts else None)
+            self._await_order()
 
     def release_memory(self) -> None:
         """Have the memory of mapped experts given up; they are read again when they are needed."""
         if self._plan is not None:
-            self._memory.release()
+            self._memory.release(self._facts.memory if self._facts else None)
+            self._await_order()
+
+    def _await_order(self) -> None:
+        self._late.start()
+        self.changed.emit()
+
+    def _be_late(self) -> None:
+        if self._memory.be_late():
+            self.changed.emit()
 
     def send_pins(self, pins: Pins) -> None:
         """Pin experts to "gpu" or "cpu", or leave them to the policy ("auto"), in layers that are computed one by one.
@@ -238,9 +254,7 @@ class ExpertCache(QObject):
         """
         if self._plan is not None and pins:
             request = self._engine.send(protocol.SetPins, pins=orders_of(pins))
-            self._ordered[request] = pins
-            before = map(self._pins.get, pins, itertools.repeat("auto"))  # there may be thousands
-            self._pins_before[request] = dict(zip(pins, before, strict=True))
+            self._ordered.add(request, pins, self._pins)
             self._pins |= pins
             self.changed.emit()
 
@@ -274,13 +288,16 @@ class ExpertCache(QObject):
 
     def _set_polling(self) -> None:
         wanted = bool(self._watchers) and self._plan is not None and not self._deaf
-        if wanted and (self._answering or (self._settling > 0 and (self._read_id or self._copying()))):
+        if wanted and (self._answering or (self._settling > 0 and (self._read_id or self._to_come()))):
             if not self._poll.isActive():
                 self._poll.start()
         else:
             self._poll.stop()
 
-    def _copying(self) -> bool:
+    def _to_come(self) -> bool:
+        """Whether more readings show something: experts on their way, or what comes of an order for memory."""
+        if self._memory.following:
+            return True
         return self._facts is not None and any(COPYING in layer.lanes for layer in self._facts.layers.values())
 
     def _read(self) -> None:
@@ -302,27 +319,15 @@ class ExpertCache(QObject):
         elif event.id == self._pool_id:
             self._take_pool(event)
         elif event.id in self._ordered:
-            pins, before = self._ordered.pop(event.id), self._pins_before.pop(event.id)
+            pins, before = self._ordered.take(event.id)
             if isinstance(event, protocol.Failed):
-                self._forget_order(before)
-                again = self.ordered  # whatever these experts are then, a later answer says it
-                before = {cell: pin for cell, pin in before.items() if cell not in again}
+                before = self._ordered.refuse(before)  # of the others a later answer tells
+                self._pins |= before
             self._take_change(event, pins, before)
         elif event.id in self._policy_ids:
             self._take_policy(event, self._policy_ids.pop(event.id))
         elif self._memory.concerns(event.id):
             self._take_memory(event)
-
-    def _forget_order(self, before: Pins) -> None:
-        """The engine did not take an order: its experts are as before it, where they were not ordered anew meanwhile.
-
-        An order that came after it, and that may be refused too, follows then on what was before this one.
-        """
-        left = dict(before)
-        for request, pins in self._ordered.items():
-            again = left.keys() & pins.keys()
-            self._pins_before[request] |= {cell: left.pop(cell) for cell in again}
-        self._pins |= left
 
     def _take_facts(self, event: Any) -> None:
         if isinstance(event, protocol.CacheFacts):
@@ -363,6 +368,7 @@ class ExpertCache(QObject):
             self._settle()
         elif isinstance(event, protocol.Failed):
             self._refuse(event)
+            self.changed.emit()
 
     def _take_change(self, event: Any, wanted: object, instead: object) -> None:
         """The engine answers a change; `instead` is what it goes on with where it did not make it."""
@@ -386,13 +392,3 @@ class ExpertCache(QObject):
         error: AppError = client.error_of(event)
         log.warning("expert cache: %s", error.message)
         self.refused.emit(error)
-
-
-def _all_in(pins: Pins, layers: set[int]) -> bool:
-    """Whether all pins are of these layers; asked for thousands of them, it is quicker than to pick them out."""
-    return layers.issuperset(map(operator.itemgetter(0), pins))
-
-
-def _single_layers(plan: Plan) -> set[int]:
-    """The layers whose experts are placed one by one."""
-    return {layer for layer, lane in plan.expert_lanes.items() if lane in (CPU_LANE, DISK_LANE)}

@@ -7,16 +7,13 @@ from functools import cached_property
 
 from app.hardware.facts import Machine
 from app.model.facts import ModelFacts
-from app.placement.cache.facts import LayerExperts, MemoryFacts
+from app.placement.cache.facts import IN_POOL, LayerExperts, MemoryFacts
 from app.placement.cache.guard import divide_pool
 from app.placement.plan import CPU_LANE, DISK_LANE, Plan
 from app.ui.controller import Controller
 from app.ui.lanes.memory_room import MemoryRoom, memory_room
 from app.ui.lanes.pool import PoolRoom, pool_room
 from app.ui.live_plan import GPU_PIN, Pins, pins_of
-
-IN_POOL = "g"
-"""The letter of `LayerExperts.lanes` for an expert in the pool."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +30,7 @@ class Scene:
         told: What the engine tells of single experts, by layer.
         in_memory: What main memory has of mapped experts; None while nobody tells.
         memory_room: What mapped experts may take of it.
+        budgeting: Whether the engine has another budget of it to take yet: the plan's, which is not in `in_memory`.
         blind: Why the engine cannot tell experts apart, else empty.
     """
 
@@ -47,6 +45,7 @@ class Scene:
     told: Mapping[int, LayerExperts] = field(default_factory=dict)
     in_memory: MemoryFacts | None = None
     memory_room: MemoryRoom = field(default_factory=MemoryRoom)
+    budgeting: bool = False
     blind: str = ""
 
     @property
@@ -140,5 +139,6 @@ def scene_of(controller: Controller, plan: Plan | None, *, live: bool) -> Scene 
         told=layers,
         in_memory=in_memory,
         memory_room=memory_room(facts, loaded or plan, report, machine, in_memory, chosen if live else 0),
+        budgeting=live and controller.cache.budgeting,
         blind=report.reason if report is not None and not report.expert_device else "",
     )

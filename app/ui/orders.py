@@ -174,8 +174,11 @@ class Orders(QObject):
         if scene is None:
             return False
         after, text, why = judge_budget(scene, budget_bytes)
-        if after is not None:
+        if after is scene.plan:
+            self._ask_again(scene)  # no step: undone, the plan would be the same
+        elif after is not None:
             self._push(scene.plan, after, text, gesture)
+        if after is not None:
             self.moved.emit(Done(text))
         if why:
             self.refused.emit(Refusal(why))
@@ -273,6 +276,14 @@ class Orders(QObject):
                 self._push(plan, after, way.text)
                 self.moved.emit(Done(way.text, cells=cells_of(way.pins)))
 
+    def _ask_again(self, scene: Scene) -> None:
+        """Tell the engine the plan's budget of memory, of which it keeps less."""
+        controller, budget = self._controller, MemoryBudget(scene.plan.resident_bytes)
+        self._sent = None
+        controller.cache.set_memory(budget)
+        if (loaded := controller.loaded_plan) is not None:
+            controller.set_live_plan(with_memory_budget(loaded, budget, scene.facts, scene.machine))
+
     def _push(self, before: Plan, after: Plan, text: str, gesture: object = None) -> None:
         self._stack.push(Step(self, before, after, text, gesture))
 
@@ -319,7 +330,7 @@ class Orders(QObject):
         if before.resident_bytes != after.resident_bytes and loaded.residency == "mapped" and seen:
             budget = MemoryBudget(after.resident_bytes)
             live = with_memory_budget(live, budget, facts, machine)
-            controller.cache.set_memory(budget, scene.memory_room.most_bytes if (scene := self.scene()) else 0)
+            controller.cache.set_memory(budget)
         if before.policy != after.policy:
             live = with_policy(live, after.policy)
             controller.cache.set_policy(after.policy)

@@ -53,6 +53,8 @@ def run(arguments: list[str]) -> int:
         The exit status: 0, or 5 for any failure.
     """
     os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
+    if sys.platform == "win32":  # without a screen Qt does not ask Windows for fonts, but looks into a folder
+        os.environ.setdefault("QT_QPA_FONTDIR", str(Path(os.environ.get("SYSTEMROOT", "C:\\Windows"), "Fonts")))
     watch = threading.Timer(LIMIT_SECONDS + LAST_SECONDS, _give_up)
     watch.daemon = True
     watch.start()

@@ -160,7 +160,8 @@ def expert_memory_in_words(plan: Plan, memory: MemoryFacts | None) -> str:
     if plan.resident_bytes is not None:
         requested = in_bytes(plan.resident_bytes)
     words = translate(
-        "TruthLine", "Experts in main memory: requested {requested}, budget {budget}, {resident} of {total} in memory"
+        "TruthLine",
+        "Experts in main memory: requested {requested}, budget {budget}, {resident} of {total} in memory or being read",
     )
     return words.format(
         requested=requested,
@@ -174,7 +175,7 @@ def expert_memory_in_short(memory: MemoryFacts | None) -> str:
     """What is in memory of the budget; empty where `expert_memory_in_words` is."""
     if memory is None or not memory.budget_bytes:
         return ""
-    words = QCoreApplication.translate("TruthLine", "Experts {resident} of {budget} in memory")
+    words = QCoreApplication.translate("TruthLine", "Experts {resident} of {budget} in memory or being read")
     return words.format(resident=in_bytes(memory.resident_bytes), budget=in_bytes(memory.budget_bytes))
 
 
@@ -189,9 +190,6 @@ def expert_memory_detail(memory: MemoryFacts | None) -> str:
     if memory.locked_bytes:
         words = translate("TruthLine", "{size} of them are locked: the system may not take them.")
         lines.append(words.format(size=in_bytes(memory.locked_bytes)))
-    if memory.own_bytes:
-        words = translate("TruthLine", "{size} of them were read past the system's cache.")
-        lines.append(words.format(size=in_bytes(memory.own_bytes)))
     return "\n".join((*lines, memory.reason) if memory.reason else lines)
 
 

@@ -156,7 +156,10 @@ def main() -> int:
     os.environ["QT_SCALE_FACTOR"] = str(options.scale)
     from PySide6.QtWidgets import QApplication
 
+    from app.ui.garbage import UiThreadCollector
+
     application = QApplication([])
+    UiThreadCollector(application)  # as in the app
     stage = Stage(options.layers, options.experts)
     zooms = (("overview", 0.0, True), ("middle", 20.0, True), ("cards", 72.0, True), ("idle", 0.0, False))
     results = [measure(stage, name, zoom, options.seconds, moving=moving) for name, zoom, moving in zooms]

@@ -103,11 +103,13 @@ class ScriptedCache:
                 if wanted and len(self._resident[layer]) < self._slots[layer]:
                     self._coming[layer] = wanted[0]
 
-    def set_memory(self, budget: int) -> str:
-        """Another budget of main memory; why not, or an empty text."""
+    def set_memory(self, budget: int | None) -> str:
+        """Another budget of main memory, None for what fits; why not, or an empty text."""
         with self._lock:
             if self.memory is None:
                 return "No experts lie in a mapped file."
+            if budget is None:
+                budget = min(self.memory.total, self.memory.room)
             if budget > max(self.memory.room, self.memory.budget):
                 return "The script has no memory for that."
             self.memory.set_budget(budget)

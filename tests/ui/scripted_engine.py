@@ -89,6 +89,8 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--memory-mib", type=int, help="what the machine has for mapped experts; else enough")
     parser.add_argument("--fail-memory", default="", help="answer every SetMemory with this error code")
     parser.add_argument("--fail-pins", default="", help="answer every SetPins with this error code")
+    parser.add_argument("--fail-orders", default="", help="answer WarmMemory and ReleaseMemory with this error code")
+    parser.add_argument("--hold-orders", action="store_true", help="never answer those two")
     parser.add_argument("--fail-cache", default="", help="answer every ReadCache with this error code")
     parser.add_argument("--pool-ms", type=float, default=0.0, help="time a SetPool takes")
     parser.add_argument("--bare-changes", action="store_true", help="answer changes without the experts")
@@ -365,11 +367,15 @@ class ScriptedEngine:
             "set_pool": options.fail_pool,
             "set_pins": options.fail_pins,
             "set_memory": options.fail_memory,
+            "warm_memory": options.fail_orders,
+            "release_memory": options.fail_orders,
         }
         code = failing.get(request.__struct_config__.tag, "")
         if code or self._plan is None:
             return self._fail(request.id, code or "bad_usage", "The script fails this request.")
         whole = not options.bare_changes
+        if options.hold_orders and isinstance(request, (protocol.WarmMemory, protocol.ReleaseMemory)):
+            return None
         if isinstance(request, protocol.SetPool):
             time.sleep(options.pool_ms / 1000)
             cache.resize(request.pool_bytes, request.staging_bytes)

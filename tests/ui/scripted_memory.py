@@ -15,11 +15,12 @@ class ScriptedMemory:
     def __init__(
         self, layers: list[int], experts: int, expert_bytes: int, budget: int | None, room: int | None = None
     ) -> None:
-        """`budget` is the plan's, None for what fits; `room` is what the machine has for experts, None for enough."""
+        """`budget` is the plan's, None for what fits, as is one of more than `room`, the machine's; None for enough."""
         self._layers, self._experts, self._expert_bytes = layers, experts, expert_bytes
         self.total = len(layers) * experts * expert_bytes
         self.room = self.total if room is None else room
-        self.budget = min(self.total, self.room) if budget is None else min(budget, self.total)
+        wished = min(self.total, self.room if budget is None else budget)
+        self.budget = wished if wished <= self.room else self.room
         self._used: list[tuple[int, int]] = []  # those in memory, the last used one last
         self.reads = self.evictions = 0
         if self.budget >= self.total:

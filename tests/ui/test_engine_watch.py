@@ -110,8 +110,8 @@ def test_nothing_is_asked_of_an_engine_that_speaks_and_little_of_one_that_rests(
 def test_only_a_loaded_model_must_answer(qtbot, make_controller, loaded_controller):
     controller = make_controller("--no-devices")
     controller.probe()
-    assert not controller.engine_watch.watching
+    assert not controller.engine_watch._check.isActive()
     loaded = loaded_controller()
-    assert loaded.engine_watch.watching
+    assert loaded.engine_watch._check.isActive()
     loaded.end_engine()
-    assert not loaded.engine_watch.watching
+    assert not loaded.engine_watch._check.isActive()

@@ -18,6 +18,8 @@ from app.ui.graphs.cache_rates import (
     COPIED,
     FRESH_SECONDS,
     HITS,
+    LOOK_SECONDS,
+    MEMORY_SECONDS,
     RESIDENT,
     RESIDENT_BUDGET,
     SPLIT_ALL,
@@ -256,10 +258,16 @@ def test_reads_a_token_and_the_share_of_waiting_are_of_what_happened_between_two
     assert (found[RESIDENT], found[RESIDENT_BUDGET]) == (65, 70)
 
 
-def test_what_is_in_memory_stands_while_nothing_is_read_and_rates_do_not():
+def test_what_is_in_memory_stands_until_it_is_time_to_have_asked_again_and_rates_do_not():
     rates = CacheRates()
+    assert not rates.should_look(100.0)
     rates.take(0.0, mapped(cold(10, 100, 1.0, 2.0), resident=400))
-    assert rates.figures(100.0) == {RESIDENT: 40, RESIDENT_BUDGET: 70}
+    assert not rates.should_look(LOOK_SECONDS - 0.1)
+    assert rates.should_look(LOOK_SECONDS)
+    assert rates.figures(MEMORY_SECONDS) == {RESIDENT: 40, RESIDENT_BUDGET: 70}
+    assert rates.figures(MEMORY_SECONDS + 0.1) == {}
+    rates.take(100.0, mapped(cold(10, 100, 1.0, 2.0), resident=500))
+    assert rates.figures(100.0)[RESIDENT] == 50
     rates.take(100.0, None)
     assert rates.figures(100.0) == {}
 

@@ -47,7 +47,7 @@ def test_share_reads_and_waiting_are_drawn_while_an_answer_runs(make_panel, qtbo
     assert history.latest(RESIDENT_BUDGET) == 50
     assert history.latest(COLD) > 0
     assert 0 < history.latest(STALL) < 100
-    assert "in memory 50" in panel.plot(RESIDENT).text
+    assert "in memory or being read 50" in panel.plot(RESIDENT).text
     controller.stop()
     qtbot.waitUntil(lambda: history.latest(COLD) is None, timeout=PATIENCE)
     panel.redraw(everything=True)
@@ -55,12 +55,28 @@ def test_share_reads_and_waiting_are_drawn_while_an_answer_runs(make_panel, qtbo
     assert history.latest(RESIDENT) == 50  # what is in memory stays there
 
 
+def test_what_is_in_memory_is_asked_for_between_answers_too_while_its_graph_is_seen(make_panel, qtbot, monkeypatch):
+    monkeypatch.setattr("app.ui.graphs.cache_rates.LOOK_SECONDS", 0.2)
+    panel = make_panel()
+    cache, recorder = panel._controller.cache, panel.recorder
+    qtbot.waitUntil(lambda: recorder.history.latest(RESIDENT) == 0, timeout=PATIENCE)
+    qtbot.waitUntil(lambda: not cache.polling, timeout=PATIENCE)
+    before = cache.facts
+    qtbot.waitUntil(lambda: cache.facts is not before, timeout=PATIENCE)
+    looks = []
+    monkeypatch.setattr(cache, "look", lambda: looks.append(1))
+    recorder.set_groups((COLD,))
+    rows = len(recorder.history)
+    qtbot.waitUntil(lambda: len(recorder.history) > rows + 3, timeout=PATIENCE)
+    assert not looks
+
+
 def test_a_smaller_budget_is_seen_in_the_graph(make_panel, qtbot):
     panel = make_panel(budget=16 * MIB)
     panel._controller.ask("Hello?")
     history = panel.recorder.history
     qtbot.waitUntil(lambda: history.latest(RESIDENT) == 50, timeout=PATIENCE)
-    panel._controller.cache.set_memory(MemoryBudget(8 * MIB), 0)
+    panel._controller.cache.set_memory(MemoryBudget(8 * MIB))
     qtbot.waitUntil(lambda: history.latest(RESIDENT) == 25, timeout=PATIENCE)
     panel._controller.stop()
 

@@ -14,6 +14,7 @@ from PySide6.QtCore import QPoint, Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 
+from app.ui.lanes.lane_overlay import nothing_text
 from app.ui.lanes.lane_words import cell_text, layer_tip
 from app.ui.live_plan import MemoryBudget
 
@@ -42,6 +43,7 @@ def buttons(panel):
 def test_experts_in_memory_are_in_the_cpu_lane_and_the_others_in_the_disk_lane_live(make_panel, qtbot):
     panel = make_panel(*HALF)
     assert (cells_in(panel, "CPU"), cells_in(panel, "disk")) == (0, 32)  # nothing was read yet
+    assert nothing_text(view_of(panel, "CPU")).startswith("No experts are in main memory: they are read when")
     answer(qtbot, panel._controller)
     qtbot.waitUntil(lambda: cells_in(panel, "CPU") == 16, timeout=PATIENCE)
     assert cells_in(panel, "disk") == 16
@@ -71,11 +73,11 @@ def test_where_all_fit_all_are_in_the_cpu_lane_and_nothing_is_read(make_panel, q
 
 def test_the_head_of_the_cpu_lane_tells_what_is_in_memory_and_what_reading_costs(make_panel, qtbot):
     panel = make_panel(*HALF, "--tokens", 400, "--token-ms", 4)
-    until_said(qtbot, panel, "0 B of 32.0 MiB of experts in memory (budget 16.0 MiB)")
+    until_said(qtbot, panel, "0 B of 32.0 MiB of experts in memory or being read (budget 16.0 MiB)")
     panel._controller.ask("Hello?")
-    until_said(qtbot, panel, "16.0 MiB of 32.0 MiB of experts in memory (budget 16.0 MiB), ")
+    until_said(qtbot, panel, "16.0 MiB of 32.0 MiB of experts in memory or being read (budget 16.0 MiB), ")
     until_said(qtbot, panel, " reads a token, ")
-    assert " MB/s, waiting " in cpu_words(panel)
+    until_said(qtbot, panel, " MB/s, waiting ")
     panel._controller.stop()
     until_said(qtbot, panel, "; at the end of the last answer ")
     assert "Not in main memory: read from the file when a token needs them" in header_of(panel, "disk").text
@@ -267,7 +269,7 @@ def test_only_the_newest_of_many_budgets_is_sent_after_the_first(loaded_controll
     controller.cache.watch(controller, experts=False)
     qtbot.waitUntil(lambda: controller.cache.facts is not None, timeout=PATIENCE)
     for mib in (15, 12, 9):
-        controller.cache.set_memory(MemoryBudget(mib * MIB), 0)
+        controller.cache.set_memory(MemoryBudget(mib * MIB))
     assert controller.cache.budgeting
     qtbot.waitUntil(lambda: controller.cache.facts.memory.budget_bytes == 9 * MIB, timeout=PATIENCE)
     qtbot.waitUntil(lambda: not controller.cache.budgeting, timeout=PATIENCE)

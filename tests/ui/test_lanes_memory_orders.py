@@ -7,6 +7,7 @@ from memory_driver import MIB, budget_of, cells_in, cpu_words, mapped_panel, mem
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 
+from app.errors import AppError, ErrorCode
 from app.ui.lanes.mime import Dragged, pack, pack_cells
 
 KEY, LEFT = Qt.Key, Qt.MouseButton.LeftButton
@@ -77,6 +78,71 @@ def test_the_gpus_menu_has_no_orders_for_memory(make_panel, qtbot):
     view_of(panel, "Vulkan0").ask_menu()
     with popup(qtbot) as menu:
         assert not any("memory" in text for text in entries(menu))
+
+
+# ---- the budget ---------------------------------------------------------------------------------
+
+
+def test_a_budget_that_the_engine_did_not_have_at_the_load_can_be_asked_for_again(make_panel, qtbot):
+    panel = make_panel(*HALF, budget=24 * MIB)
+    qtbot.waitUntil(lambda: budget_of(panel) == 16, timeout=PATIENCE)
+    assert panel.orders.set_memory(24 * MIB)
+    qtbot.waitUntil(lambda: panel.notice.text == "The script has no memory for that.", timeout=PATIENCE)
+    assert panel.orders.stack.count() == 0
+    assert panel._controller.plan.resident_bytes == 24 * MIB
+    panel.orders.set_memory(8 * MIB)
+    assert not panel.orders.set_memory(8 * MIB), "it is on its way"
+    qtbot.waitUntil(lambda: budget_of(panel) == 8, timeout=PATIENCE)
+    assert not panel.orders.set_memory(8 * MIB), "it is there"
+
+
+# ---- what came of it ----------------------------------------------------------------------------
+
+
+def until_told(qtbot, panel, words):
+    qtbot.waitUntil(lambda: words in buttons(panel).text, timeout=PATIENCE)
+
+
+def test_what_came_of_an_order_is_told_by_the_engines_figures_and_read_out(make_panel, qtbot, monkeypatch):
+    said = []
+    monkeypatch.setattr("app.ui.lanes.memory_buttons.say", lambda _widget, words: said.append(words))
+    panel = make_panel(*HALF)
+    assert buttons(panel).text == ""
+    QTest.mouseClick(buttons(panel).warm, LEFT)
+    assert buttons(panel).text == "Asked the engine to read the hottest experts in…"
+    until_told(qtbot, panel, "16.0 MiB of experts called into memory: 16.0 MiB of 32.0 MiB are there or being read.")
+    QTest.mouseClick(buttons(panel).release, LEFT)
+    assert buttons(panel).text == "Asked the engine to give up the memory of experts…"
+    until_told(qtbot, panel, "16.0 MiB of main memory given up: 0 B of 32.0 MiB are in memory.")
+    assert [words.split()[0] for words in said] == ["Asked", "16.0", "Asked", "16.0"]
+    assert buttons(panel).text.rstrip(".") in header_of(panel, "CPU").accessibleName()
+
+
+def test_an_order_is_no_news_any_more_when_the_next_answer_begins(make_panel, qtbot):
+    panel = make_panel(*HALF)
+    QTest.mouseClick(buttons(panel).warm, LEFT)
+    until_told(qtbot, panel, "called into memory")
+    panel._controller.ask("Hello?")
+    qtbot.waitUntil(lambda: buttons(panel).text == "", timeout=PATIENCE)
+
+
+def test_a_refused_order_is_told_where_it_was_given_and_in_the_notice(make_panel, qtbot):
+    panel = make_panel(*HALF, "--fail-orders", "engine_failed")
+    QTest.mouseClick(buttons(panel).warm, LEFT)
+    until_told(qtbot, panel, "No experts were read in: The script fails this request.")
+    assert panel.notice.text == "The script fails this request."
+    assert cells_in(panel, "CPU") == 0
+
+
+def test_an_engine_that_does_not_answer_is_told_and_so_is_its_end(make_panel, qtbot):
+    panel = make_panel(*HALF, "--hold-orders")
+    cache = panel._controller.cache
+    cache._late.setInterval(1)
+    QTest.mouseClick(buttons(panel).warm, LEFT)
+    until_told(qtbot, panel, "Asked the engine to read the hottest experts in… It has not answered yet.")
+    panel._controller.engine_watch.end(AppError(ErrorCode.ENGINE_FAILED, "It hangs."))
+    until_told(qtbot, panel, "The model was unloaded, or its engine ended, before it was done.")
+    assert not buttons(panel).warm.isEnabled()
 
 
 # ---- single experts -----------------------------------------------------------------------------

@@ -1,8 +1,10 @@
 """The main-memory tier over the real engine: the demo model as it lies in its file, its budget set by hand."""
 
+import contextlib
 from pathlib import Path
 
 import pytest
+from controller_driver import seen
 from lanes_driver import header_of, show
 from memory_driver import MIB, budget_of, cells_in, cpu_words, memory_of
 from PySide6.QtCore import Qt
@@ -48,9 +50,17 @@ def panel(qapp, store, home, demo_model, theme, qtbot):
 
 
 def answer(qtbot, panel):
-    with qtbot.waitSignal(panel._controller.finished, timeout=PATIENCE) as finished:
-        panel._controller.ask("Tell a long story about a river.")
-    return finished.args[0].text
+    """Ask and wait for the whole answer, as long as tokens come: a busy machine takes its time for them."""
+    controller = panel._controller
+    told, done = seen(controller.token), seen(controller.finished)
+    controller.ask("Tell a long story about a river.")
+    before = -1
+    while not done and len(told) > before:
+        before = len(told)
+        with contextlib.suppress(qtbot.TimeoutError):
+            qtbot.waitUntil(lambda: bool(done), timeout=PATIENCE)
+    assert done, f"{len(told)} tokens came, and then none any more"
+    return done[0].text
 
 
 def test_a_budget_moves_experts_to_the_disk_lane_and_the_answers_stay_the_same(panel, qtbot):
@@ -84,5 +94,7 @@ def test_release_and_warm_up_are_followed_by_the_lanes(panel, qtbot):
     QTest.mouseClick(its.release, LEFT)
     qtbot.waitUntil(lambda: cells_in(panel, "disk") == every, timeout=PATIENCE)
     assert "0 B of " in cpu_words(panel)
+    qtbot.waitUntil(lambda: " of main memory given up: 0 B of " in its.text, timeout=PATIENCE)
     QTest.mouseClick(its.warm, LEFT)
     qtbot.waitUntil(lambda: cells_in(panel, "CPU") == every, timeout=PATIENCE)
+    qtbot.waitUntil(lambda: " of experts called into memory: " in its.text, timeout=PATIENCE)

@@ -35,7 +35,7 @@ TOTALS = CacheTotals(
     gpu_seconds=0.0,
     wait_seconds=0.0,
 )
-EXAMPLE = ColdRates(reads_per_token=1.42, bytes_per_second=210e6, stall_seconds=0.0031, stall_share=0.2)
+EXAMPLE = ColdRates(reads_per_token=1.42, bytes_per_second=210e6, stall_seconds=0.0031, tokens=40)
 
 
 def memory(**fields):
@@ -81,7 +81,8 @@ def test_neither_the_time_between_answers_nor_that_of_a_prompt_makes_a_disk_look
     assert rates.rates is None, "of the next answer nothing is known yet"
     rates.take(19.0, totals(20, 30), answering=True)  # its prompt
     rates.take(20.0, totals(22, 34), answering=True)
-    assert rates.rates is None
+    assert rates.rates.bytes_per_second is None, "when its first token began nobody has seen"
+    assert (rates.rates.tokens, rates.rates.reads_per_token) == (2, 2.0)
     rates.take(21.0, totals(32, 54), answering=True)
     assert rates.rates.bytes_per_second == pytest.approx(20 * MIB)
 
@@ -96,7 +97,39 @@ def test_reading_costs_what_two_readings_differ_by():
     assert found.reads_per_token == pytest.approx(1.4)
     assert found.bytes_per_second == pytest.approx(28 * MIB)
     assert found.stall_seconds == pytest.approx(0.0031)
-    assert found.stall_share == pytest.approx(0.25)
+
+
+def test_an_answer_that_is_over_after_one_reading_has_its_figures_by_the_token():
+    rates = MemoryRates()
+    rates.take(0.0, totals(10, 10), answering=False)  # the load
+    rates.take(5.0, totals(10, 10), answering=True)  # its prompt
+    assert (rates.rates, rates.answered) == (None, True)
+    rates.take(5.2, totals(16, 19, 0.012, 0.1), answering=False)
+    found = rates.rates
+    assert (found.tokens, found.reads_per_token, found.bytes_per_second) == (6, 1.5, None)
+    assert found.stall_seconds == pytest.approx(0.002)
+    rates.take(6.0, totals(16, 19, 0.012, 0.1), answering=False)
+    assert rates.rates == found, "it stays to be told"
+
+
+def test_an_answer_that_ran_between_two_readings_has_them_too_and_none_of_the_time_before():
+    rates = MemoryRates()
+    rates.take(0.0, totals(10, 10), answering=False)
+    assert not rates.answered
+    rates.take(9.0, totals(14, 30), answering=False)
+    assert (rates.rates.tokens, rates.rates.reads_per_token, rates.rates.bytes_per_second) == (4, 5.0, None)
+    rates.take(12.0, totals(16, 31), answering=False)
+    assert (rates.rates.tokens, rates.rates.reads_per_token) == (2, 0.5), "of the newest answer alone"
+    assert rates.answered
+
+
+def test_an_answer_without_a_decoded_token_has_no_figures_and_was_seen():
+    rates = MemoryRates()
+    for answering in (False, True, False):
+        rates.take(1.0, totals(10, 10), answering=answering)
+    assert (rates.rates, rates.answered) == (None, True)
+    rates.take(2.0, totals(0, 0), answering=False)
+    assert not rates.answered, "another load"
 
 
 def test_readings_without_another_token_change_nothing():
@@ -130,15 +163,15 @@ def test_another_load_another_answer_and_nothing_loaded_begin_anew():
     assert rates.rates is None
 
 
-@given(st.lists(st.tuples(st.floats(0.01, 5), st.integers(0, 4), st.integers(0, 9)), max_size=30))
+@given(st.lists(st.tuples(st.floats(0.01, 5), st.integers(0, 4), st.integers(0, 9), st.booleans()), max_size=30))
 def test_rates_are_never_negative(steps):
     rates, now, tokens, reads = MemoryRates(), 0.0, 0, 0
-    for seconds, more_tokens, more_reads in steps:
+    for seconds, more_tokens, more_reads, answering in steps:
         now, tokens, reads = now + seconds, tokens + more_tokens, reads + more_reads
-        rates.take(now, totals(tokens, reads, reads * 0.001, now))
+        rates.take(now, totals(tokens, reads, reads * 0.001, now), answering=answering)
         if (found := rates.rates) is not None:
-            assert min(found.reads_per_token, found.bytes_per_second, found.stall_seconds) >= 0
-            assert 0 <= found.stall_share <= 1
+            assert min(found.reads_per_token, found.bytes_per_second or 0.0, found.stall_seconds) >= 0
+            assert 0 < found.tokens <= tokens
 
 
 # ---- words --------------------------------------------------------------------------------------
@@ -146,17 +179,30 @@ def test_rates_are_never_negative(steps):
 
 def test_the_head_says_what_is_in_memory_and_what_the_rest_costs():
     assert memory_text(memory(), EXAMPLE, answering=True) == (
-        "12.3 GiB of 18.0 GiB of experts in memory (budget 14.0 GiB), 1.4 reads a token, 210 MB/s, waiting 3.1 ms a "
-        "token"
+        "12.3 GiB of 18.0 GiB of experts in memory or being read (budget 14.0 GiB), 1.4 reads a token, 210 MB/s, "
+        "waiting 3.1 ms a token"
     )
     assert memory_text(memory(), EXAMPLE, answering=False).endswith(
         "; at the end of the last answer " + cost_text(EXAMPLE)
     )
-    assert memory_text(memory(), None, answering=True).endswith("(budget 14.0 GiB)")
+    assert memory_text(memory(), None, answering=False).endswith("(budget 14.0 GiB)")
     full = memory(resident_bytes=18 * GIB, budget_bytes=18 * GIB, reads=False)
     assert memory_text(full, EXAMPLE, answering=True).endswith(": nothing is read")
     assert "The system decides" in memory_text(None, None, answering=True)
-    assert cost_text(ColdRates(0.0, 0.0, 0.0, 0.0)) == "nothing read"
+    assert cost_text(ColdRates(0.0, 0.0, 0.0, 40)) == "nothing read"
+
+
+def test_few_tokens_are_told_with_their_count_and_too_few_in_words():
+    few = ColdRates(reads_per_token=1.42, bytes_per_second=210e6, stall_seconds=0.0031, tokens=6)
+    assert cost_text(few) == "1.4 reads a token, 210 MB/s, waiting 3.1 ms a token over 6 tokens"
+    untimed = ColdRates(reads_per_token=1.42, bytes_per_second=None, stall_seconds=0.0031, tokens=1)
+    assert cost_text(untimed) == ("1.4 reads a token, waiting 3.1 ms a token over 1 token, too short a time for a rate")
+    assert cost_text(ColdRates(0.0, None, 0.0, 3)) == "nothing read over 3 tokens"
+    assert memory_text(memory(), few, answering=False).endswith(f"; at the end of the last answer {cost_text(few)}")
+    assert memory_text(memory(), None, answering=True).endswith(", too few tokens yet to tell what reading costs")
+    assert memory_text(memory(), None, answering=False, answered=True).endswith(
+        "; the last answer had too few tokens to tell what reading costs"
+    )
 
 
 def test_memory_that_is_shorter_than_the_budget_is_a_warning():
@@ -215,7 +261,7 @@ def test_why_there_is_nothing_to_choose():
             memory_room(FACTS, copied, None, MACHINE, None),
             None,
             None,
-            None,
+            MemoryRates(),
             live=True,
             answering=False,
             changing=False,

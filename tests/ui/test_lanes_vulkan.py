@@ -1,7 +1,22 @@
 """Orders in the dock over the real engine: the demo model, attention and pool on a software Vulkan device."""
 
 import pytest
-from lanes_driver import drag_cells, engine_pins, engine_pool, header_of, offer, show, shown, view_of
+from lanes_driver import (
+    ALT,
+    CTRL,
+    click,
+    drag_cells,
+    engine_pins,
+    engine_pool,
+    entries,
+    header_of,
+    layers_in,
+    offer,
+    popup,
+    show,
+    shown,
+    view_of,
+)
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 from vulkan_driver import (  # noqa: F401 - fixtures
@@ -21,6 +36,7 @@ from app.ui.controller import Controller
 from app.ui.engine import Engine
 
 LAYER = 3
+LEFT = Qt.MouseButton.LeftButton
 
 
 @pytest.fixture
@@ -114,5 +130,96 @@ def test_the_handle_resizes_the_pool_of_the_engine_and_keys_pin(make_panel):
         panel.orders.stack.undo()
         panel.orders.stack.undo()
         wait(lambda: engine_pool(panel) == 64 * MIB and engine_pins(panel, LAYER)[6] == "a")
+
+    with_a_driver_that_lives(steps)
+
+
+def test_menu_toolbar_keys_and_a_profile_reach_the_engine(make_panel, qtbot):
+    def steps():
+        panel, wait = make_panel()
+
+        def until_pinned(expert, letter):
+            wait(lambda: engine_pins(panel, LAYER)[expert] == letter)
+
+        panel.search(f"layer {LAYER} expert 2")
+        view_of(panel, CPU_LANE).ask_menu()
+        with popup(qtbot) as menu:
+            entries(menu)["▲ Keep on GPU"].trigger()
+        until_pinned(2, "g")
+        panel.toolbar.pin_actions["cpu"].trigger()
+        until_pinned(2, "c")
+        QTest.keyClick(view_of(panel, CPU_LANE), Qt.Key.Key_Left, ALT)
+        until_pinned(2, "g")
+        wait(lambda: 2 in shown(panel)[DEVICE].get(LAYER, ()))
+        QTest.keyClick(view_of(panel, DEVICE), Qt.Key.Key_Right, ALT)
+        until_pinned(2, "c")
+        QTest.keyClick(view_of(panel, CPU_LANE), Qt.Key.Key_G)
+        until_pinned(2, "g")
+        panel.profiles.save("kept")
+        wait(lambda: [its.name for its in panel.profiles.profiles] == ["kept"])
+        QTest.keyClick(view_of(panel, DEVICE), Qt.Key.Key_A)
+        until_pinned(2, "a")
+        entries(entries(panel.profiles)["kept"].menu())["Load"].trigger()
+        until_pinned(2, "g")
+        assert panel.orders.stack.count() == 7
+        for _ in range(7):
+            panel.orders.stack.undo()
+        wait(lambda: engine_pins(panel, LAYER) == "a" * 8)
+        assert panel._controller.plan.pins == ()
+
+    with_a_driver_that_lives(steps)
+
+
+def test_clicks_a_rubber_band_and_the_hottest_select_what_is_dragged_to_the_pool(make_panel):
+    def steps():
+        panel, wait = make_panel()
+        controller, selection = panel._controller, panel.state.selection
+        panel.lanes.set_zoom(24.0)
+        panel.lanes.go_to(LAYER, 0)
+        click(panel, CPU_LANE, LAYER, 1)
+        click(panel, CPU_LANE, LAYER, 4, CTRL)
+        assert selection.cells() == {LAYER: (1, 4)}
+        assert drag_cells(panel, DEVICE, selection.cells())
+        wait(lambda: engine_pins(panel, LAYER) == "agaagaaa")
+        view = view_of(panel, CPU_LANE)
+        wait(lambda: {1, 4} <= set(shown(panel)[DEVICE].get(LAYER, ())))
+        port, first, last = view.viewport(), view.cell_rect(LAYER, 5).center(), view.cell_rect(LAYER, 6).center()
+        QTest.mousePress(port, LEFT, pos=first)
+        QTest.mouseMove(port, last)
+        QTest.mouseRelease(port, LEFT, pos=last)
+        assert selection.cells() == {LAYER: (5, 6)}
+        QTest.keyClick(view, Qt.Key.Key_C)
+        wait(lambda: engine_pins(panel, LAYER) == "agaagcca")
+        controller.ask("Name three colours of the rainbow.")
+        wait(lambda: controller.cache.last_answer is not None and controller.cache.facts.decode.tokens > 0)
+        panel.state.refresh()
+        panel.select_hottest(10, True)
+        assert {len(experts) for experts in selection.cells().values()} == {1}
+        panel.orders.stack.undo()
+        panel.orders.stack.undo()
+        wait(lambda: engine_pins(panel, LAYER) == "a" * 8)
+
+    with_a_driver_that_lives(steps)
+
+
+def test_a_layer_moved_by_the_menu_is_on_the_gpu_after_apply(make_panel, qtbot):
+    def steps():
+        panel, wait = make_panel()
+        controller = panel._controller
+        panel.search(f"layer {LAYER}")
+        view_of(panel, CPU_LANE).ask_menu()
+        with popup(qtbot) as menu:
+            moves = [text for text in entries(menu) if text.startswith("Move 1 layer whole to GPU")]
+            entries(menu)[moves[0]].trigger()
+        assert controller.plan.expert_lanes[LAYER] == DEVICE
+        assert controller.loaded_plan.expert_lanes[LAYER] == CPU_LANE
+        before = controller.loaded_report
+        panel.footer.apply_button.click()
+        wait(lambda: controller.loaded_report not in (None, before))
+        assert controller.loaded_report.expert_layers[LAYER] == DEVICE
+        wait(lambda: layers_in(panel, DEVICE) == (LAYER,))
+        assert "routings are not counted" in view_of(panel, DEVICE).tip_at(
+            view_of(panel, DEVICE).cell_rect(LAYER, 0).center()
+        )
 
     with_a_driver_that_lives(steps)

@@ -93,6 +93,37 @@ def test_every_gpu_has_a_lane_and_the_disk_comes_last(make_machine):
     assert lanes[3].free_bytes is None
 
 
+@pytest.fixture
+def offered_twice(make_machine):
+    """One card by CUDA and by Vulkan, which offers it first, and another card that only Vulkan offers."""
+    (gpu,) = make_machine().gpus
+    place = {"card": "0000:01:00.0", "pci_id": "0000:01:00.0"}
+    vulkan = msgspec.structs.replace(gpu, **place)
+    cuda = msgspec.structs.replace(gpu, device="CUDA0", backend="CUDA", free_bytes=GIB, **place)
+    other = msgspec.structs.replace(gpu, device="Vulkan1", card="0000:02:00.0", pci_id="0000:02:00.0")
+    return make_machine(gpus=(vulkan, other, cuda))
+
+
+def test_a_card_that_two_backends_offer_is_one_lane_as_plans_choose_it(offered_twice):
+    lanes = lanes_of(offered_twice, PLAN)
+    assert [lane.key for lane in lanes] == ["Vulkan1", "CUDA0", "CPU", "disk"]
+    assert lanes[1].words.endswith("also offered as Vulkan0")
+    assert lanes[1].free_bytes == GIB
+    assert "offered" not in lanes[0].words
+
+
+def test_a_card_that_is_used_by_its_other_backend_is_the_lane_of_that(offered_twice):
+    for plan, pool in ((changed(gpu="Vulkan0"), None), (changed(expert_lanes={0: "Vulkan0"}), None), (PLAN, "Vulkan0")):
+        lanes = lanes_of(offered_twice, plan, pool)
+        assert [lane.key for lane in lanes] == ["Vulkan0", "Vulkan1", "CPU", "disk"]
+        assert lanes[0].words.endswith("also offered as CUDA0")
+
+
+def test_no_device_that_experts_are_on_lacks_a_lane(offered_twice):
+    lanes = lanes_of(offered_twice, changed(gpu="CUDA0"), "Vulkan0")
+    assert {"CUDA0", "Vulkan0", "Vulkan1"} <= {lane.key for lane in lanes}
+
+
 def test_a_gpu_that_is_gone_keeps_its_lane_while_the_plan_names_it(make_machine):
     plan = changed(expert_lanes={0: "CUDA0"})
     lanes = lanes_of(make_machine(gpu=False), plan)

@@ -82,10 +82,17 @@ def test_the_curve_goes_from_next_to_nothing_to_all_experts_with_its_marks_in_wo
 
 def test_the_running_point_is_the_budget_that_the_engine_chose(make_page, qtbot):
     page = make_page()
-    until(qtbot, lambda: page._controller.cache.facts is not None)
-    page._refresh()
-    assert page.plot.pool_bytes == 2048 * MIB
+    until(qtbot, lambda: page.plot.pool_bytes == 2048 * MIB)
     assert page._controller.plan.resident_bytes is None
+
+
+def test_the_running_point_is_the_engines_budget_also_where_the_plan_asks_for_more(make_page, qtbot):
+    page = make_page(budget=3072 * MIB)
+    until(qtbot, lambda: page.plot.pool_bytes == 2048 * MIB)
+    assert page._controller.plan.resident_bytes == 3072 * MIB
+    page._orders.set_memory(1024 * MIB)
+    assert page.plot.pool_bytes == 1024 * MIB, "it stays where it was put while the engine changes it"
+    until(qtbot, lambda: budget(page) == page.plot.pool_bytes == 1024 * MIB)
 
 
 def test_dragging_the_point_sets_the_budget_live_as_one_step_that_can_be_undone(make_page, qtbot):

@@ -1,7 +1,7 @@
 """What the expert cache did between two readings: hits, copies, reads, and where the time of a token went."""
 
 from app.engine.protocol import CacheFacts
-from app.placement.cache.facts import CacheTotals
+from app.placement.cache.facts import CacheTotals, MemoryFacts
 
 HITS, COPIED = "hits", "copied"
 SPLIT_CPU, SPLIT_GPU, SPLIT_WAIT, SPLIT_ALL = "split.cpu", "split.gpu", "split.wait", "split.all"
@@ -9,6 +9,8 @@ RESIDENT, RESIDENT_BUDGET = "resident", "resident.budget"
 COLD, STALL = "cold", "stall"
 FRESH_SECONDS = 0.8
 """Facts come four times a second while the model answers: older ones say nothing of now."""
+LOOK_SECONDS, MEMORY_SECONDS = 2.0, 6.0
+"""Memory is read so often for its graph, also while nothing is computed; a reading that is older is not shown."""
 SLOWEST_TOKEN_SECONDS = 10.0
 """What lies longer between two tokens was no decoding."""
 _MIB = 1024**2
@@ -67,13 +69,26 @@ class CacheRates:
         found = dict(self._figures) if time_seconds <= self._told_until else {}
         if time_seconds <= self._tokens_told_at + (self._tokens_last if answering else FRESH_SECONDS):
             found |= self._of_tokens
-        memory = self._before[1].memory if self._before is not None else None
-        if memory is not None and memory.total_bytes:  # no rate: it stands until something is read or given up
+        memory = self._memory
+        if memory is not None and time_seconds <= self._read_at + MEMORY_SECONDS:
             found |= {
                 RESIDENT: 100 * memory.resident_bytes / memory.total_bytes,
                 RESIDENT_BUDGET: 100 * min(memory.budget_bytes / memory.total_bytes, 1.0),
             }
         return found
+
+    def should_look(self, time_seconds: float) -> bool:
+        """Whether what is in memory is to be asked for again, which nothing else does between answers."""
+        return self._memory is not None and time_seconds >= self._read_at + LOOK_SECONDS
+
+    @property
+    def _memory(self) -> MemoryFacts | None:
+        memory = self._before[1].memory if self._before is not None else None
+        return memory if memory is not None and memory.total_bytes else None
+
+    @property
+    def _read_at(self) -> float:
+        return self._before[0] if self._before is not None else 0.0
 
     def _take_tokens(self, time_seconds: float, new: CacheTotals, *, pooled: bool, mapped: bool) -> None:
         if self._token_before is None:

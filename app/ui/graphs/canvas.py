@@ -20,6 +20,8 @@ LEFT, RIGHT, TOP, BOTTOM = 44, 3 * GRID, GRID, 20
 SMALLEST_HEIGHT = 84
 _DOT = 3.0
 _NOTCH, _NOTCH_FACTOR = 120, 1.25
+_WIDEST_WORDS = 260.0
+_WRAPPED = int(Qt.AlignmentFlag.AlignCenter | Qt.TextFlag.TextWordWrap)
 
 
 class Canvas(QWidget):
@@ -47,6 +49,7 @@ class Canvas(QWidget):
         self._clock: float | None = None
         self._words = ""
         self._cursor: float | None = None
+        self._cursor_words = ""
         self._ground: QPixmap | None = None
         self._ground_key: tuple[object, ...] = ()
         self._dragged_from: float | None = None
@@ -94,10 +97,10 @@ class Canvas(QWidget):
         self._clock, self._words = clock, words
         self.update()
 
-    def show_cursor(self, seconds_ago: float | None) -> None:
-        """Mark a moment, or none."""
-        if seconds_ago != self._cursor:
-            self._cursor = seconds_ago
+    def show_cursor(self, seconds_ago: float | None, words: str = "") -> None:
+        """Mark a moment, or none; `words` stand beside it where there is nothing to see in the lines."""
+        if (seconds_ago, words) != (self._cursor, self._cursor_words):
+            self._cursor, self._cursor_words = seconds_ago, words
             self.update()
 
     def sizeHint(self) -> QSize:
@@ -126,7 +129,23 @@ class Canvas(QWidget):
                 painter.setPen(QPen(colors.muted_text, 0))
                 x = area.right() - self._cursor / self._span * area.width()
                 painter.drawLine(QPointF(x, area.top()), QPointF(x, area.bottom()))
+                if self._cursor_words:
+                    self._paint_cursor_words(painter, area, x)
         painter.end()
+
+    def _paint_cursor_words(self, painter: QPainter, area: QRectF, x: float) -> None:
+        """Words in a box about the pointer's moment, inside of the picture."""
+        colors = self._theme.colors
+        room = area.adjusted(GRID, 0, -GRID, 0)
+        room.setWidth(min(room.width(), _WIDEST_WORDS))
+        box = painter.boundingRect(room, _WRAPPED, self._cursor_words).adjusted(-GRID / 2, -2, GRID / 2, 2)
+        left = min(max(x - box.width() / 2, area.left() + 1), area.right() - box.width() - 1)
+        box.moveTo(left, max(area.center().y() - box.height() / 2, area.top()))
+        painter.setPen(QPen(colors.border, 0))
+        painter.setBrush(colors.surface)
+        painter.drawRect(box)
+        painter.setPen(colors.muted_text)
+        painter.drawText(box, _WRAPPED, self._cursor_words)
 
     def _paint_shape(self, painter: QPainter, shape: Shape, area: QRectF) -> None:
         color = shape.color(self._theme.colors)

@@ -12,8 +12,7 @@ import numpy as np
 from PySide6.QtCore import QBuffer, QIODevice, QRect, Qt
 from PySide6.QtGui import QImage, QPainter, QPixmap
 
-from app.errors import AppError, ErrorCode
-from app.library.folders import writing_error
+from app.errors import AppError, ErrorCode, writing_error
 from app.ui.graphs.graph_spec import GraphSpec
 from app.ui.graphs.history import History
 from app.ui.theme import GRID, Colors

@@ -13,7 +13,7 @@ def memory_specs() -> tuple[GraphSpec, ...]:
             tr("Experts in main memory"),
             "%",
             (
-                Line(RESIDENT, tr("in memory"), color(3)),
+                Line(RESIDENT, tr("in memory or being read"), color(3)),
                 Line(RESIDENT_BUDGET, tr("budget"), color(2), dashed=True),
             ),
             decimals=0,

@@ -11,27 +11,12 @@ from PySide6.QtWidgets import QFileDialog, QLabel, QScrollArea, QVBoxLayout, QWi
 
 from app.ui.announce import announce
 from app.ui.banner import Banner
-from app.ui.controller import ANSWERING, Controller
+from app.ui.controller import Controller
 from app.ui.graphs.export import csv_text, png_bytes, table_of, titled_picture, write_whole
 from app.ui.graphs.page import GraphsPage
 from app.ui.graphs.plot import LivePlot
 from app.ui.graphs.recorder import Recorder
-from app.ui.graphs.specs import (
-    ALWAYS,
-    COLD,
-    COPIED,
-    DECODE,
-    GPU,
-    GROUPS,
-    HITS,
-    PROMPT,
-    SPLIT,
-    STALL,
-    GraphSpec,
-    device_specs,
-    fixed_specs,
-    group_titles,
-)
+from app.ui.graphs.specs import ALWAYS, GPU, GROUPS, GraphSpec, device_specs, fixed_specs, group_titles
 from app.ui.graphs.time_window import TimeWindow
 from app.ui.graphs.toolbar import Toolbar
 from app.ui.lazy_dock import DockContent
@@ -41,7 +26,6 @@ from app.ui.theme import GRID, Theme, set_role
 
 WIDTH_HINT, HEIGHT_HINT = 420, 360
 GIB = 1024**3
-_OF_ANSWERS = (DECODE, PROMPT, HITS, COLD, STALL, SPLIT, COPIED)
 
 
 class GraphsPanel(DockContent):
@@ -150,6 +134,7 @@ class GraphsPanel(DockContent):
             self._theme,
             wheel_zooms=lambda: not self._scroll.verticalScrollBar().maximum(),
             clock_offset=self._clock_offset,
+            why_at=partial(self.recorder.why_at, spec),
             parent=self.page,
         )
         plot.hide()
@@ -174,22 +159,13 @@ class GraphsPanel(DockContent):
         now = recorder.now
         for plot in self.plots:
             if everything or not plot.visibleRegion().isEmpty():
-                plot.redraw(now, self._why(plot.spec), self._limit(plot.spec))
+                plot.redraw(now, recorder.why(plot.spec), self._limit(plot.spec))
 
     def _recorded(self) -> None:
         self._arrange()
         self._show_words()
         if not self.time_window.held:
             self.redraw()
-
-    def _why(self, spec: GraphSpec) -> str:
-        if spec.group in _OF_ANSWERS:
-            if self.recorder.history.latest(spec.lines[0].key) is not None:
-                return ""
-            if self._controller.state == ANSWERING:
-                return self.tr("An answer is running; there is no rate of it yet.")
-            return self.tr("No answer is running.")
-        return self.recorder.reasons.get(spec.key, "")
 
     def _limit(self, spec: GraphSpec) -> float | None:
         total = self.recorder.totals.get(spec.key.removeprefix(f"{GPU}.")) if spec.group == GPU else None

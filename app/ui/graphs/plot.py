@@ -30,6 +30,7 @@ class LivePlot(QWidget):
         *,
         wheel_zooms: Callable[[], bool] = lambda: True,
         clock_offset: Callable[[], float] = lambda: 0.0,
+        why_at: Callable[[float], str] = lambda _time: "",
         parent: QWidget | None = None,
     ) -> None:
         """Makes it; `redraw` draws.
@@ -41,6 +42,7 @@ class LivePlot(QWidget):
             theme: The look.
             wheel_zooms: Whether a turn of the wheel zooms.
             clock_offset: Wall clock less the history's clock, in seconds.
+            why_at: Why there is no value in the row of a time; empty where nobody knows.
             parent: The widget around.
         """
         super().__init__(parent)
@@ -49,6 +51,7 @@ class LivePlot(QWidget):
         self._window = window
         self._theme = theme
         self._clock_offset = clock_offset
+        self._why_at = why_at
         self._now = 0.0
         self._limit = spec.limit
         self._why = ""
@@ -112,48 +115,58 @@ class LivePlot(QWidget):
             top = round_top(highest, self.spec.smallest_top)
         top = top or self.spec.smallest_top
         clock = end + self._clock_offset() if window.held else None
-        words = missing if missing and not drawn else ""
+        # What was not measured in the past has the reasons of then.
+        words = "" if drawn else self._why_at(end) if window.held else missing
         self.canvas.show_shapes(shapes, window.span, top, limit or 0.0, clock, words)
         self._tell()
 
     def _show_cursor(self) -> None:
-        self.canvas.show_cursor(self._window.cursor)
         if self.isVisible():
             self._tell()
+        else:
+            self.canvas.show_cursor(self._window.cursor)
 
     def _tell(self) -> None:
-        """Say the values at the pointer, or those at the right edge."""
+        """Say the values at the pointer, or those at the right edge, or why there are none."""
         window, history = self._window, self._history
         moment = window.end(self._now) - (window.cursor or 0.0)
-        place = history.nearest(moment) if window.held or window.cursor is not None else len(history) - 1
-        found: list[tuple[Value, bool]] = []
-        if place is not None and place >= 0:
-            bands = [(band, "band") for band in self.spec.bands]
-            lines = [(line, "dashed" if line.dashed else "line") for line in self.spec.lines]
-            for line, mark in (*bands, *lines):
-                value = history.at(line.key, place)
-                if value is not None and (value or mark != "band"):
-                    found.append((Value(self._words(line, value), line.color, mark), True))
-        values = [value for value, _ in found]
+        past = window.held or window.cursor is not None
+        place = history.nearest(moment) if past else len(history) - 1
+        values = self._values_at(place) if place is not None and place >= 0 else []
+        why = self._why
+        if past and place is not None:
+            why = "" if values else self._why_at(float(history.times[place]))
         if self._limit is not None and values:
             limit = number(self._limit, 1 if self._limit % 1 else 0)
             values.append(Value(self.tr("of {limit}").format(limit=limit)))
-        when = self._when_words(moment) if values or window.cursor is not None or window.held else ""
+        when = self._when_words(moment) if values or past else ""
         said = ", ".join(value.words for value in values)
         if values:
             unit = f" {self.spec.unit}"
             said += unit
             values[-1] = Value(values[-1].words + unit, values[-1].color, values[-1].mark)
-        beside = self._why if not self.canvas.words and not window.held and window.cursor is None else ""
+        beside = why if not self.canvas.words and window.cursor is None else ""
         self.values.show_values(values or [Value(beside or "–")])
         note = beside if values else ""
         if self._note.text() != note or self._note.isHidden() == bool(note):
             self._note.setText(note)
             self._note.setVisible(bool(note))
+        self.canvas.show_cursor(window.cursor, "" if values else why)
         if self._when.text() != when:
             self._when.setText(when)
-        words = " ".join(word for word in (when, said, self._why) if word)
-        self.setAccessibleDescription(words if said or self._why else self.tr("No value at this moment."))
+        nothing = "" if said or why else self.tr("No value at this moment.")
+        self.setAccessibleDescription(" ".join(word for word in (when, said, why, nothing) if word))
+
+    def _values_at(self, place: int) -> list[Value]:
+        """The figures of a row in words, without those that were not measured and bands of nothing."""
+        bands = [(band, "band") for band in self.spec.bands]
+        lines = [(line, "dashed" if line.dashed else "line") for line in self.spec.lines]
+        found = []
+        for line, mark in (*bands, *lines):
+            value = self._history.at(line.key, place)
+            if value is not None and (value or mark != "band"):
+                found.append(Value(self._words(line, value), line.color, mark))
+        return found
 
     def _words(self, line: Line, value: float) -> str:
         return f"{line.name} {number(value, self.spec.decimals)}".strip()

@@ -15,8 +15,10 @@ from app.hardware.samples import EVERYTHING, GpuSample, Sample
 from app.hardware.sampling import Sampler
 from app.ui.background import Background
 from app.ui.controller import ANSWERING, Controller
-from app.ui.graphs.cache_rates import CacheRates
+from app.ui.graphs.absences import OF_ANSWERS, Absences, engine_reasons
+from app.ui.graphs.cache_rates import RESIDENT, CacheRates
 from app.ui.graphs.gpu_parts import gpu_figures, reported_parts
+from app.ui.graphs.graph_spec import GraphSpec
 from app.ui.graphs.history import History
 from app.ui.graphs.load_figures import GRAPHS_OF_FIGURES, load_figures, load_key, load_reasons
 from app.ui.graphs.rate import CounterRate, PromptRate, TokenRate
@@ -43,6 +45,8 @@ MEGABYTE = 1_000_000
 INTERVAL_MILLISECONDS = 200
 KEPT_SECONDS = 3600
 CAPACITY = KEPT_SECONDS * 1000 // INTERVAL_MILLISECONDS
+_STOPPED = "stopped"
+"""What is said of every graph while nothing is measured; no graph has this key."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +107,9 @@ class Recorder(QObject):
         self._counted = 0  # the process whose counters were read last
         self.history = History(CAPACITY)
         self.reasons: dict[str, str] = {}
+        self._engine_reasons = engine_reasons(controller)
+        self._absences = Absences(KEPT_SECONDS)
+        self._hidden = dict.fromkeys(map(_hidden_key, GROUPS), "")
         self.totals: dict[str, int] = {}
         self.devices: tuple[str, ...] = ()
         self.known: tuple[str, ...] = ()
@@ -130,9 +137,22 @@ class Recorder(QObject):
         """What samples are asked for, of `samples.EVERYTHING`."""
         return EVERYTHING & frozenset().union(*(SAMPLED.get(group, frozenset()) for group in self._groups))
 
+    def why(self, spec: GraphSpec) -> str:
+        """Why a graph has no value now, or what it leaves out; empty where nothing is missing."""
+        if spec.group in OF_ANSWERS and self.history.latest(spec.lines[0].key) is not None:
+            return ""
+        return self._engine_reasons.get(spec.key) or self.reasons.get(spec.key, "")
+
+    def why_at(self, spec: GraphSpec, time_seconds: float) -> str:
+        """Why a graph has no value in the row of a time; empty where nobody said."""
+        keys = (_STOPPED, _hidden_key(spec.group), spec.key)
+        return next(filter(None, (self._absences.at(key, time_seconds) for key in keys)), "")
+
     def set_groups(self, groups: Iterable[str]) -> None:
         """Measure what these graphs show, and nothing else."""
         self._groups = frozenset(groups)
+        hidden = self.tr("This graph was hidden: nothing was measured for it.")
+        self._hidden = {_hidden_key(group): "" if group in self._groups else hidden for group in GROUPS}
         self._counted = 0  # what was not read for a while has no rate over that time
         if self.running:
             self._watch_cache()
@@ -156,6 +176,9 @@ class Recorder(QObject):
             self._active = False
             self._timer.stop()
             self._controller.cache.unwatch(self)
+            self._absences.tell(self.now, {_STOPPED: self.tr("The graphs were hidden: nothing was measured.")})
+            if len(self.history):
+                self.history.append(self.now, {})  # the gap begins here, for who points into it
             self._background.run(self._release)
 
     def shutdown(self) -> None:
@@ -213,11 +236,17 @@ class Recorder(QObject):
             self._prompt.ended()  # stopped before its first token, perhaps
         figures[PROMPT] = self._prompt.take()
         figures.update(self._cache_rates.figures(now, answering=answering))
+        if RESIDENT in self._groups and self._cache_rates.should_look(now):
+            self._controller.cache.look()
         if sample is not None:
             figures.update(self._sampled(sample))
             figures.update(load_figures(sample))
             self.reasons |= load_reasons(sample)
         self._record_gpus(figures, sample)
+        self._engine_reasons = reasons = engine_reasons(self._controller)
+        if not reasons[RESIDENT] and figures.get(RESIDENT) is None:
+            reasons[RESIDENT] = self.tr("The engine has not told it yet.")
+        self._absences.tell(now, {**self.reasons, **self._engine_reasons, **self._hidden, _STOPPED: ""})
         self.history.append(now, figures)
         self.recorded.emit()
 
@@ -349,3 +378,7 @@ def _keys_of(devices: Iterable[str]) -> list[str]:
         for device in devices
         for key in (f"{GPU}.{device}", *(load_key(graph, device) for graph in GRAPHS_OF_FIGURES))
     ]
+
+
+def _hidden_key(group: str) -> str:
+    return f"hidden.{group}"

@@ -64,7 +64,8 @@ class ValuesLine(QWidget):
         painter = QPainter(self)
         colors = self._theme.colors
         height = self._row_height
-        ascent = self.fontMetrics().ascent()
+        metrics = self.fontMetrics()
+        ascent = metrics.ascent()
         for value, place in zip(self._values, self._places, strict=True):
             left, top = place.x(), place.y()
             if value.color is not None:
@@ -77,7 +78,8 @@ class ValuesLine(QWidget):
                     painter.drawLine(QPointF(left, middle), QPointF(left + _MARK, middle))
                 left += _MARK + 4
             painter.setPen(colors.text)
-            painter.drawText(QPointF(left, top + ascent), value.words)
+            words = metrics.elidedText(value.words, Qt.TextElideMode.ElideRight, round(self.width() - left))
+            painter.drawText(QPointF(left, top + ascent), words)
         painter.end()
 
     @property
@@ -86,14 +88,17 @@ class ValuesLine(QWidget):
 
     def _arrange(self) -> None:
         metrics = self.fontMetrics()
-        places, left, row = [], 0.0, 0
+        places, left, row, cut = [], 0.0, 0, ""
         for value in self._values:
             width = metrics.horizontalAdvance(value.words) + (_MARK + 4 if value.color else 0)
+            if width > self.width():
+                cut = value.words
             if left and left + width > self.width():
                 left, row = 0.0, row + 1
             places.append(QPointF(left, row * self._row_height))
             left += width + _GAP
         self._places = places
+        self.setToolTip(cut)  # a reason can be longer than a graph is wide
         rows = max(self._rows, row + 1)  # never back to fewer: the graph below would jump with every digit
         if rows != self._rows or self.height() != rows * self._row_height:
             self._rows = rows

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.model.facts import ModelFacts
-from app.placement.cache.facts import LayerExperts
+from app.placement.cache.facts import IN_MEMORY, IN_POOL, ON_DISK, LayerExperts
 from app.placement.plan import CPU_LANE, DISK_LANE, Plan
 from app.ui.lanes.heat import fractions_of
 from app.ui.live_plan import Pins, pins_of
@@ -26,10 +26,10 @@ PIN_WORDS = ("auto", "gpu", "cpu")
 _PIN_OF_WORD = {word: pin for pin, word in enumerate(PIN_WORDS)}
 _PIN_OF_LETTER = np.zeros(256, np.uint8)
 _PIN_OF_LETTER[[ord("g"), ord("c")]] = ON_GPU, ON_CPU
-_IN_POOL, _COPYING = ord("g"), ord("m")
-UNKNOWN, IN_MEMORY, ON_DISK = 0, 1, 2
+_COPYING = ord("m")
+UNKNOWN, FROM_MEMORY, FROM_DISK = 0, 1, 2
 _MEMORY_OF_LETTER = np.zeros(256, np.uint8)
-_MEMORY_OF_LETTER[[ord("r"), ord("d")]] = IN_MEMORY, ON_DISK
+_MEMORY_OF_LETTER[[ord(IN_MEMORY), ord(ON_DISK)]] = FROM_MEMORY, FROM_DISK
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,8 +77,9 @@ class Board:
         home: Place in `lanes` of the lane that the plan gives each layer, shape (rows,), uint8.
         pin: AUTO, ON_GPU or ON_CPU, shape (rows, experts), uint8.
         copying: Whether it is on its way into the pool, shape (rows, experts).
-        memory: IN_MEMORY or ON_DISK where the engine tells of an expert of a mapped file, else UNKNOWN, shape (rows,
-            experts), uint8. The CPU lane has those in memory, the disk lane the others, unless they are in the pool.
+        memory: FROM_MEMORY or FROM_DISK where the engine tells of an expert of a mapped file, else UNKNOWN, shape
+            (rows, experts), uint8. The CPU lane has those in memory, the disk lane the others, unless they are in the
+            pool.
         routed: Times it was routed to in answers since the load, shape (rows, experts), int64.
         fraction: The same on the colour scale, 0 to 1, shape (rows, experts), float32.
         counted: Rows whose routings and lanes the engine tells, shape (rows,).
@@ -175,7 +176,7 @@ class Board:
         single = np.isin(self.home, [place[lane] for lane in (CPU_LANE, DISK_LANE) if lane in place])[:, None]
         self.copying &= single
         self.lane = np.repeat(self.home[:, None], self.experts, axis=1)
-        for where, lane in ((IN_MEMORY, CPU_LANE), (ON_DISK, DISK_LANE)):
+        for where, lane in ((FROM_MEMORY, CPU_LANE), (FROM_DISK, DISK_LANE)):
             if lane in place:
                 self.lane[(self.memory == where) & single] = place[lane]
         if pool is not None:
@@ -251,7 +252,7 @@ class Board:
         if told:
             rows, shape = list(told), (len(told), self.experts)
             lanes = _letters((its.lanes for its in told.values()), shape)
-            in_pool[rows] = lanes == _IN_POOL
+            in_pool[rows] = lanes == ord(IN_POOL)
             self.copying[rows] = lanes == _COPYING
             mapped = [its.memory if len(its.memory) == self.experts else " " * self.experts for its in told.values()]
             self.memory[rows] = _MEMORY_OF_LETTER[_letters(mapped, shape)]

@@ -1,9 +1,8 @@
 """The expert pool and single experts in words: what is requested, allocated and used, and who pinned what."""
 
 from app.engine.protocol import Loaded
-from app.placement.cache.facts import CacheReport, LayerExperts, PoolFacts
+from app.placement.cache.facts import IN_MEMORY, ON_DISK, CacheReport, LayerExperts, PoolFacts
 from app.placement.plan import CPU_LANE, DISK_LANE
-from app.ui.lanes.memory_words import IN_MEMORY, ON_DISK
 from app.ui.lanes.words import translate
 from app.ui.words import in_bytes, in_percent, number
 

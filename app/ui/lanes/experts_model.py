@@ -12,9 +12,8 @@ from PySide6.QtCore import (
     Qt,
 )
 
-from app.placement.cache.facts import LayerExperts
+from app.placement.cache.facts import ON_DISK, LayerExperts
 from app.ui.lanes.cache_words import LANES, PINS, lane_word, pin_word
-from app.ui.lanes.memory_words import ON_DISK
 from app.ui.words import number
 
 Index = QModelIndex | QPersistentModelIndex

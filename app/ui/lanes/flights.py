@@ -6,6 +6,7 @@ from functools import cached_property
 from time import monotonic
 
 import numpy as np
+from numpy.typing import NDArray
 from PySide6.QtCore import QEvent, QObject, QPoint, QRect, QRectF, Qt, QTimer
 from PySide6.QtGui import QColor, QPainter, QPaintEvent, QRegion
 from PySide6.QtWidgets import QWidget
@@ -40,19 +41,23 @@ class Ghost:
     going: int
 
     @cached_property
-    def _way(self) -> tuple[tuple[float, float, float], tuple[float, float, float]]:
+    def way(self) -> tuple[float, float, float, float, float, float]:
         """Place and size at the start, and how much they change until the end: asked for in every frame."""
         start, end = self.start, self.end
         x, y, size = start.x(), start.y(), start.width()
-        return (x, y, size), (end.x() - x, end.y() - y, end.width() - size)
+        return x, y, size, end.x() - x, end.y() - y, end.width() - size
 
     def at(self, fraction: float) -> QRectF:
         """Where it is after a fraction of the time, 0 to 1."""
-        way = eased(fraction)
-        (x, y, size), (right, down, larger) = self._way
-        x, y, size = x + right * way, y + down * way, size + larger * way
-        more = max(_SMALLEST - size, 0.0)
-        return QRectF(x - more / 2, y - more / 2, size + more, size + more)
+        return QRectF(*placed(np.array([self.way]), np.array([fraction]))[0].tolist())
+
+
+def placed(ways: NDArray[np.float64], fractions: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Left, top, width and height of ghosts on their ways, shape (ghosts, 4), after fractions of their times."""
+    now = ways[:, :3] + ways[:, 3:] * eased(fractions)[:, None]
+    more = np.maximum(_SMALLEST - now[:, 2:], 0.0)
+    size = now[:, 2:] + more
+    return np.hstack([now[:, :2] - more / 2, size, size])
 
 
 class Flights(QWidget):
@@ -66,6 +71,7 @@ class Flights(QWidget):
         super().__init__(over)
         self._theme = theme
         self._ghosts: list[Ghost] = []
+        self._ways = np.zeros((0, 7))  # when each ghost began, and its way
         self._places: list[tuple[QRectF, int]] = []
         self._around = QRectF()
         self._views: tuple[LaneView, ...] = ()
@@ -104,6 +110,7 @@ class Flights(QWidget):
         if not ghosts:
             return
         self._ghosts += ghosts
+        self._ways = np.zeros((0, 7))
         self._views = tuple(views)
         if not self._timer.isActive():
             self._timer.start()
@@ -115,16 +122,22 @@ class Flights(QWidget):
     def step(self) -> None:
         """Move everything on; land what has arrived."""
         now = monotonic()
-        self._ghosts = [ghost for ghost in self._ghosts if (now - ghost.began) * 1000 < MILLISECONDS]
+        flying = [ghost for ghost in self._ghosts if (now - ghost.began) * 1000 < MILLISECONDS]
+        if len(flying) != len(self._ways):
+            self._ways = np.array([(ghost.began, *ghost.way) for ghost in flying]).reshape(-1, 7)
+        self._ghosts = flying
         if not self._ghosts:
             self._timer.stop()
             self.hide()
             return
         before = self._around
-        self._places = [(ghost.at((now - ghost.began) * 1000 / MILLISECONDS), ghost.going) for ghost in self._ghosts]
-        self._around = QRectF()
-        for place, _ in self._places:
-            self._around |= place
+        places = placed(self._ways[:, 1:], (now - self._ways[:, 0]) * 1000 / MILLISECONDS)
+        self._places = [
+            (QRectF(*place), ghost.going) for place, ghost in zip(places.tolist(), self._ghosts, strict=True)
+        ]
+        left, top = places[:, :2].min(axis=0).tolist()
+        right, bottom = (places[:, :2] + places[:, 2:]).max(axis=0).tolist()
+        self._around = QRectF(left, top, right - left, bottom - top)
         # One rectangle: a region of many costs more than the lanes' images that lie below it.
         self.update((self._around | before).toAlignedRect().adjusted(-2, -2, 2, 2))
 

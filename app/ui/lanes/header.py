@@ -5,14 +5,14 @@ from operator import attrgetter
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QColor
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from app.ui.lanes.budget_bar import BudgetBar
 from app.ui.lanes.lane_info import CPU, GPU, LaneInfo
 from app.ui.lanes.memory_buttons import MemoryButtons
 from app.ui.lanes.words import layers_text, translate
 from app.ui.theme import GRID, Colors, Theme, mix, set_role
-from app.ui.widgets import SWATCH, ColorOf, ElidedLabel, Segment, StackedBar, Swatch
+from app.ui.widgets import SWATCH, ColorOf, ElidedLabel, Segment, StackedBar, Swatch, words_label
 from app.ui.words import in_bytes, number
 
 BAR_HEIGHT = 8
@@ -50,7 +50,7 @@ class PoolShown:
 
     Attributes:
         most_bytes: What it may have; 0 where none is possible.
-        bytes: Its size as requested.
+        bytes: Its size as requested; of main memory that is in use the engine's budget, which may be less.
         words: Requested, allocated and used, or why there is none.
         tip: What is to be known of the handle.
         warning: What keeps it from helping, or empty.
@@ -90,10 +90,10 @@ class LaneHeader(QWidget):
         self._bar = StackedBar(theme, self, height=BAR_HEIGHT)
         self.budget = BudgetBar(theme, self)
         self.budget.size_wanted.connect(self.size_wanted)
-        self._memory = _words_label(self)
-        self._pool_words = _words_label(self)
+        self._memory = words_label(self)
+        self._pool_words = words_label(self)
         set_role(self._pool_words, "small")
-        self._pool_warning = _words_label(self)
+        self._pool_warning = words_label(self)
         set_role(self._pool_warning, "warning")
         self.memory_buttons = MemoryButtons(self)
         self.memory_buttons.setVisible(info.kind == CPU)
@@ -145,6 +145,7 @@ class LaneHeader(QWidget):
         said = [label.text() for label in labels]
         if self._pool:
             said += [self._pool.words, self._pool.warning]
+        said.append(self.memory_buttons.text)
         return ". ".join(words.rstrip(".") for words in said if words)
 
     def show_load(self, load: LaneLoad, *, dragging: bool = False) -> None:
@@ -245,14 +246,6 @@ def _experts_text(count: int) -> str:
     if count == 1:
         return translate("Lanes", "1 expert")
     return translate("Lanes", "{count} experts").format(count=number(count))
-
-
-def _words_label(parent: QWidget) -> QLabel:
-    label = QLabel(parent)
-    label.setWordWrap(True)
-    label.setTextFormat(Qt.TextFormat.PlainText)
-    label.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
-    return label
 
 
 def _segments(lane: ColorOf, load: LaneLoad) -> tuple[Segment, Segment, Segment]:

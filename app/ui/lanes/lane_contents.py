@@ -45,6 +45,11 @@ class LaneContents:
         return self.of(self.selected)
 
     @cached_property
+    def chosen_counts(self) -> NDArray[np.intp]:
+        """How many of each line are selected, shape (lines,)."""
+        return self.chosen.sum(axis=1)
+
+    @cached_property
     def copying(self) -> Grid:
         """Those on their way into the pool."""
         return self.of(self.board.copying)
@@ -97,7 +102,7 @@ class LaneContents:
         """The expert's part of its layer's routings: "2.1 %"; a dash where it is not known."""
         text = self._shares.get((row, expert))
         if text is None:
-            total = self._totals[row] if self.board.counted[row] else 0
+            total = int(self.totals[row])
             text = f"{percent(int(self.board.routed[row, expert]) / total)} %" if total else "–"
             self._shares[row, expert] = text
         return text
@@ -113,8 +118,20 @@ class LaneContents:
         return _names(self.board.experts)
 
     @cached_property
-    def _totals(self) -> list[int]:
-        return self.board.routed.sum(axis=1).tolist()
+    def totals(self) -> NDArray[np.int64]:
+        """Routings of each row, 0 where nobody counts them."""
+        return self.board.routed.sum(axis=1) * self.board.counted
+
+    def share_codes(self, rows: NDArray[np.intp], experts: NDArray[np.int32]) -> NDArray[np.int64]:
+        """Numbers that are the same where `share_text` is."""
+        totals = self.totals[rows]
+        percents = 100 * self.board.routed[rows, experts] / np.maximum(totals, 1)
+        finest = np.where(percents >= 10, 1, np.where(percents >= 1, 10, 100))
+        codes = np.floor(percents * finest + 0.5) * (100 // finest)
+        # Less than a hundredth is not nothing, and nothing is not the same as not known.
+        codes[(percents > 0) & (percents < 0.01)] = -1
+        codes[totals == 0] = -2
+        return codes.astype(np.int64)
 
 
 @lru_cache(maxsize=4)

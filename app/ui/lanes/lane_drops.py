@@ -7,7 +7,7 @@ from PySide6.QtGui import QDragEnterEvent, QDragLeaveEvent, QDragMoveEvent, QDro
 
 from app.placement.plan import DISK_LANE
 from app.ui.announce import say
-from app.ui.lanes.board import ON_DISK, Cells
+from app.ui.lanes.board import FROM_DISK, Cells
 from app.ui.lanes.drop_words import Offer, cells_offer, layers_offer
 from app.ui.lanes.lane_scroll import EdgeScroll
 from app.ui.lanes.mime import unpack, unpack_cells
@@ -87,12 +87,12 @@ class LaneDrops(QObject):
             mask = board.mask(self._cells)
             here = board.cells(mask & board.on(view.lane.key))
             room = bool(board.slots[mask.any(axis=1)].any())
-            on_disk = int((mask & board.on(DISK_LANE) & (board.memory == ON_DISK)).sum())
+            on_disk = int((mask & board.on(DISK_LANE) & (board.memory == FROM_DISK)).sum())
             return cells_offer(view.lane, self._cells, here, state.pool_device, live=live, room=room, on_disk=on_disk)
         homes = {layer: board.lanes[board.home[row]] for row, layer in enumerate(board.layers)}
         here = [layer for layer in self._layers if homes.get(layer) == view.lane.key]
         rows = [board.row_of(layer) for layer in self._layers]
-        on_disk = bool((board.memory[rows] == ON_DISK).any())
+        on_disk = bool((board.memory[rows] == FROM_DISK).any())
         return layers_offer(view.lane, self._layers, here, live=live, on_disk=on_disk)
 
     def _answer(self, event: QDropEvent) -> None:

@@ -6,7 +6,7 @@ from PySide6.QtCore import QRect, QRectF, Qt
 from PySide6.QtGui import QPainter, QPen
 
 from app.ui.lanes.drop_words import Offer
-from app.ui.lanes.lane_info import DISK
+from app.ui.lanes.lane_info import CPU, DISK
 from app.ui.lanes.words import translate
 from app.ui.theme import GRID, mix
 
@@ -36,6 +36,8 @@ def nothing_text(view: "LaneView") -> str:
         return view.lane.note
     if view.lane.kind == DISK:
         return translate("Lanes", "Main memory has room for every layer that is not on a GPU.")
+    if view.lane.kind == CPU and view.state.board.memory.any():
+        return translate("Lanes", "No experts are in main memory: they are read when a token needs them.")
     return translate("Lanes", "No experts. Drag some here.")
 
 

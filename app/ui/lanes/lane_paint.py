@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from PySide6.QtCore import QPointF, QRectF, QSizeF
-from PySide6.QtGui import QColor, QFont, QFontMetrics, QImage, QPainter
+from PySide6.QtGui import QColor, QFont, QFontMetrics, QImage, QPainter, QPixmap
 
-from app.ui.lanes.lane_cards import DRAWN, Inks, draw_cells
+from app.ui.lanes.lane_cards import DRAWN, Inks, Inscriber
 from app.ui.lanes.lane_contents import LaneContents
 from app.ui.lanes.lane_layout import LaneLayout
 from app.ui.lanes.lane_pixels import (
@@ -30,7 +30,7 @@ from app.ui.lanes.lane_pixels import (
     square,
     triangle,
 )
-from app.ui.lanes.lane_stamps import Stamp, Stamps
+from app.ui.lanes.lane_stamps import Stamps
 from app.ui.lanes.words import translate
 from app.ui.theme import Theme, mix
 from app.ui.words import number
@@ -72,11 +72,12 @@ class LanePainter:
     def __init__(self, theme: Theme, font: QFont) -> None:
         self._theme = theme
         self._font = font
-        self._stamps = Stamps(font, 1.0)
+        self._take_stamps(Stamps(font, 1.0))
+        self._image = QImage()
         self._pixels: Pixels = np.empty((0, 0), np.uint32)
         self._picture: _Picture | None = None
         self._names: tuple[object, QImage] | None = None
-        self._labels: dict[tuple[int, int, bool], tuple[Stamp, Stamp]] = {}
+        self._labels: dict[tuple[int, int, bool], tuple[QPixmap, QPixmap]] = {}
         self.take_font(font)
         self.take_theme()
 
@@ -105,9 +106,12 @@ class LanePainter:
         metrics = QFontMetrics(font)
         named = metrics.horizontalAdvance(translate("Lanes", "Layer {layer}").format(layer=888))
         self._header_width = max(named, metrics.horizontalAdvance("88  8888")) + 2 * HEADER_PADDING
-        self._stamps = Stamps(font, self._stamps.ratio)
+        self._take_stamps(Stamps(font, self._stamps.ratio))
         self._names = self._picture = None
         self._labels.clear()
+
+    def _take_stamps(self, stamps: Stamps) -> None:
+        self._stamps, self._inscriber = stamps, Inscriber(stamps)
 
     def header_width(self) -> int:
         """Logical pixels of the layers' names beside the cells."""
@@ -126,7 +130,7 @@ class LanePainter:
             tints: Flashes over some of the cells.
         """
         if ratio != self._stamps.ratio:
-            self._stamps = Stamps(self._font, ratio)
+            self._take_stamps(Stamps(self._font, ratio))
             self._picture = None
             self._labels.clear()
         picture = self._picture
@@ -153,12 +157,6 @@ class LanePainter:
         painter.scale(1 / unit, 1 / unit)
         if contents.packing.lines:
             self._draw_rows(painter, picture, (top, bottom), unit)
-            if layout.pitch / ratio >= DRAWN:
-                area = QRectF(window.header, 0, window.width - window.header, window.height)
-                painter.setClipRect(QRectF(area.topLeft() * (unit / ratio), area.size() * (unit / ratio)))
-                inks = self.inks(self._shades(picture, ratio))
-                draw_cells(painter, self._stamps, contents, layout, window, inks, (top, bottom), unit)
-                painter.setClipping(False)
             names = self._header(contents, layout, window, ratio)
             names.setDevicePixelRatio(ratio / unit)
             painter.drawImage(QPointF(0, 0), names)
@@ -168,20 +166,42 @@ class LanePainter:
         painter.restore()
 
     def _draw_rows(self, painter: QPainter, picture: "_Picture", between: tuple[int, int], unit: float) -> None:
-        """The cells, part by part."""
-        width, ratio = picture.window.width, self._stamps.ratio
-        most = max(last - first for first, last in picture.canvas.parts)
-        if self._pixels.shape != (most, width):
-            self._pixels = np.empty((most, width), np.uint32)
-        for part, (first, last) in enumerate(picture.canvas.parts):
+        """The cells, part by part, each with what is drawn into them while it is in the processor's cache."""
+        width, ratio, parts = picture.window.width, self._stamps.ratio, picture.canvas.parts
+        self._have_room(max(last - first for first, last in parts), width)
+        inscriptions = None
+        if picture.layout.pitch / ratio >= DRAWN:
+            contents, shades = picture.contents, self._shades(picture, ratio)
+            inscriptions = self._inscriber.inscriptions(
+                contents, picture.layout, picture.window, shades, self.inks, between
+            )
+        for part, (first, last) in enumerate(parts):
             if last <= between[0] or first >= between[1]:
                 continue
-            pixels = self._pixels[: last - first]
-            picture.canvas.pixels(part, pixels)
-            size = (width, last - first)
-            image = QImage(pixels.data, *size, 4 * width, QImage.Format.Format_RGB32)
-            image.setDevicePixelRatio(ratio / unit)
-            painter.drawImage(QPointF(0, first * unit / ratio), image)
+            picture.canvas.pixels(part, self._pixels[: last - first])
+            if inscriptions is not None:
+                self._inscribe(inscriptions.between(first if part else -math.inf, last), picture.window, first)
+            self._image.setDevicePixelRatio(ratio / unit)
+            place = QPointF(0, first * unit / ratio)
+            painter.drawImage(place, self._image, QRectF(0, 0, width, last - first))
+
+    def _inscribe(self, pictures: list[tuple[int, int, QPixmap]], window: Window, first: int) -> None:
+        """Draw pictures into the cells of the part of the window that is in the image and begins at a row."""
+        if not pictures:
+            return
+        self._image.setDevicePixelRatio(1.0)
+        painter = QPainter(self._image)
+        painter.setClipRect(window.header, 0, window.width - window.header, self._image.height())
+        draw = painter.drawPixmap
+        for left, top, its in pictures:
+            draw(left, top - first, its)
+        painter.end()
+
+    def _have_room(self, rows: int, width: int) -> None:
+        """An image of that size at least, whose pixels are written to as an array."""
+        if self._pixels.shape[1] != width or self._pixels.shape[0] < rows:
+            self._image = QImage(width, rows, QImage.Format.Format_RGB32)
+            self._pixels = np.frombuffer(self._image.bits(), np.uint32).reshape(rows, width)
 
     def _shades(self, picture: "_Picture", ratio: float) -> NDArray[np.intp]:
         tiny = picture.layout.pitch / ratio < TINY
@@ -236,59 +256,59 @@ class LanePainter:
 
     def _header(self, contents: LaneContents, layout: LaneLayout, window: Window, ratio: float) -> QImage:
         """The names, drawn again only where they are others: not for each frame of a flash, nor for each new count."""
-        chosen = contents.chosen.sum(axis=1)
+        chosen = contents.chosen_counts
         seen = (window.top, window.height, window.header)
         key = (layout, seen, ratio, contents.board.layers, contents.packing.rows.tobytes(), chosen.tobytes())
         if self._names is None or self._names[0] != key:
-            image = QImage(window.header, window.height, QImage.Format.Format_RGB32)
-            image.setDevicePixelRatio(ratio)
+            image = self._names[1] if self._names is not None else QImage()
+            if (image.width(), image.height()) != (window.header, window.height):
+                image = QImage(window.header, window.height, QImage.Format.Format_RGB32)
+            image.setDevicePixelRatio(1.0)
             image.fill(self._theme.colors.surface)
-            painter = QPainter(image)
-            self._draw_header(painter, contents, layout, window, ratio)
+            painter = QPainter(image)  # counts device pixels: words that are drawn as they are cost least
+            self._draw_header(painter, contents, layout, window)
             painter.end()
             self._names = (key, image)
         return self._names[1]
 
-    def _draw_header(
-        self, painter: QPainter, contents: LaneContents, layout: LaneLayout, window: Window, ratio: float
-    ) -> None:
-        board, packing, colors = contents.board, contents.packing, self._theme.colors
-        selected = contents.chosen.sum(axis=1)
-        width, line = self.header_width(), self._stamps.metrics(self._font.pointSizeF()).height()
+    def _draw_header(self, painter: QPainter, contents: LaneContents, layout: LaneLayout, window: Window) -> None:
+        board, packing, colors, ratio = contents.board, contents.packing, self._theme.colors, self._stamps.ratio
+        line = self._stamps.metrics(self._font.pointSizeF()).height() * ratio
+        bar_left, bar_width, thinnest = round(window.header - 4 * ratio), round(3 * ratio), round(ratio)
         free = -math.inf
         for shown in range(*layout.lines_between(window.top, window.top + window.height)):
             row = int(packing.rows[shown])
-            top = (layout.line_top(shown) - window.top) / ratio
-            height = layout.line_height(shown) / ratio
-            chosen, here = int(selected[shown]), int(packing.counts[shown])
+            top, height = layout.line_top(shown) - window.top, layout.line_height(shown)
+            chosen, here = int(contents.chosen_counts[shown]), int(packing.counts[shown])
             if chosen:
-                bar = QRectF(width - 4, top, 3, max(height, 1))
-                painter.fillRect(bar, colors.accent if chosen >= here else mix(colors.surface, colors.accent, 0.5))
+                color = colors.accent if chosen >= here else mix(colors.surface, colors.accent, 0.5)
+                painter.fillRect(bar_left, top, bar_width, max(height, thinnest), color)
             # Names keep a distance of a line: of low lines not each has one.
             middle = top + height / 2
             if middle - line / 2 < free:
                 continue
             free = middle + line / 2
-            self._draw_names(painter, QRectF(0, top, width, height), board.layers[row], here, line)
+            self._draw_names(painter, (top, height), board.layers[row], here, line)
 
-    def _draw_names(self, painter: QPainter, area: QRectF, layer: int, here: int, line: float) -> None:
-        """A layer's name over the count of its experts here, or both on one line."""
-        ratio, high = self._stamps.ratio, area.height() >= 2.2 * line
+    def _draw_names(self, painter: QPainter, between: tuple[int, int], layer: int, here: int, line: float) -> None:
+        """A layer's name over the count of its experts here, or both on one line; top and height in device pixels."""
+        (top, height), ratio = between, self._stamps.ratio
+        high = height >= 2.2 * line
         key = (layer, here, high)
         if key not in self._labels:
             self._labels[key] = self._label(layer, here, high=high)
         name, count = self._labels[key]
+        left, bottom = round(HEADER_PADDING * ratio), top + height
         if high:
-            top = max(area.top(), 0.0) if area.bottom() > 2 * line else area.bottom() - 2 * line
-            painter.drawPixmap(QPointF(HEADER_PADDING, round(top * ratio) / ratio), name.picture)
-            painter.drawPixmap(QPointF(HEADER_PADDING, round((top + line) * ratio) / ratio), count.picture)
+            begin = max(top, 0) if bottom > 2 * line else bottom - 2 * line
+            painter.drawPixmap(left, round(begin), name)
+            painter.drawPixmap(left, round(begin + line), count)
             return
-        right = area.right() - HEADER_PADDING - 2 - count.width
-        for its, x in ((name, float(HEADER_PADDING)), (count, right)):
-            y = round((area.center().y() - its.height / 2) * ratio) / ratio
-            painter.drawPixmap(QPointF(x, y), its.picture)
+        right = round((self._header_width - HEADER_PADDING - 2) * ratio) - count.width()
+        for its, x in ((name, left), (count, right)):
+            painter.drawPixmap(x, round(top + (height - its.height()) / 2), its)
 
-    def _label(self, layer: int, here: int, *, high: bool) -> tuple[Stamp, Stamp]:
+    def _label(self, layer: int, here: int, *, high: bool) -> tuple[QPixmap, QPixmap]:
         """Name and count of a layer: in words where the line is high, else the numbers alone."""
         words, points, colors = self._stamps.words, self._font.pointSizeF(), self._theme.colors
         if high:

@@ -6,6 +6,7 @@ time: what fits into the processor's cache is on the screen before it has to go 
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -106,6 +107,7 @@ class Canvas:
         self.parts: tuple[tuple[int, int], ...] = tuple(pairwise([*edges, window.height]))
         self._filled: Pixels = np.zeros((self._last - self._first + 1, window.width), np.uint32)
         self._marks: list[_Stamp | _Hatching] = []
+        self._places: tuple[Grid, Places, Places] | None = None
 
     def fill(self, colors: Pixels, ground: int) -> None:
         """Paint every cell.
@@ -135,23 +137,15 @@ class Canvas:
 
     def outline(self, cells: Grid, color: int, *, inset: int, thick: int, dash: int = 0) -> None:
         """Draw a frame inside of cells, `inset` pixels from their edge; `dash` pixels drawn and left out in turn."""
-        along = np.arange(self._layout.cell)
-        from_edge = np.minimum(along, along[::-1])
-        near = np.minimum(from_edge[:, None], from_edge[None, :])
-        shape = (near >= inset) & (near < inset + thick)
-        if dash:
-            shape &= (along[:, None] + along[None, :]) // dash % 2 == 0
-        self.stamp(cells, color, shape, (0, 0))
+        if len(self._seen(cells)[0]):
+            self.stamp(cells, color, _frame(self._layout.cell, inset, thick, dash), (0, 0))
 
     def stamp(self, cells: Grid, color: int, shape: Grid, corner: tuple[int, int]) -> None:
         """Draw a shape into cells, its left and top `corner` pixels from theirs."""
-        window, layout = self._window, self._layout
-        lines, columns = np.nonzero(cells)
-        lefts, tops = layout.corners(lines, columns)
-        lefts, tops = lefts - window.left, tops - window.top
-        seen = (lefts > window.header - layout.cell) & (lefts < window.width)
-        seen &= (tops > -layout.cell) & (tops < window.height)
-        lefts, tops = lefts[seen], tops[seen]
+        window = self._window
+        lefts, tops = self._seen(cells)
+        if not len(lefts):
+            return
         down, across = np.nonzero(shape)
         ys = tops[:, None] + (down + corner[1])
         xs = lefts[:, None] + (across + corner[0])
@@ -162,6 +156,17 @@ class Canvas:
         before = np.concatenate([np.zeros(1, np.intp), np.cumsum(inside.sum(axis=1))])
         starts = before[np.searchsorted(part, np.arange(len(firsts) + 1))]  # cells come from the top downwards
         self._marks.append(_Stamp(places, starts, color))
+
+    def _seen(self, cells: Grid) -> tuple[Places, Places]:
+        """Lefts and tops in the window of cells on screen; kept, for a mark is often of several shapes."""
+        if self._places is None or self._places[0] is not cells:
+            window, layout = self._window, self._layout
+            lefts, tops = layout.corners(*np.nonzero(cells))
+            lefts, tops = lefts - window.left, tops - window.top
+            seen = (lefts > window.header - layout.cell) & (lefts < window.width)
+            seen &= (tops > -layout.cell) & (tops < window.height)
+            self._places = (cells, lefts[seen], tops[seen])
+        return self._places[1:]
 
     def _hatch(self, mark: _Hatching, pixels: Pixels, first: int) -> None:
         distance, thick = mark.distance, max(mark.distance // 6, 1)
@@ -200,6 +205,18 @@ def mixed(colors: Pixels, others: Pixels | int, fraction: float | NDArray[np.flo
     two = ((colors & _TWO) * rest + (others & _TWO) * share >> 8) & _TWO
     green = (((colors >> 8) & 0xFF) * rest + ((others >> 8) & 0xFF) * share) & 0xFF00
     return two | green | np.uint32(0xFF000000)
+
+
+@lru_cache(maxsize=32)
+def _frame(cell: int, inset: int, thick: int, dash: int) -> Grid:
+    """A frame in a cell of so many pixels, as `Canvas.outline` draws it."""
+    along = np.arange(cell)
+    from_edge = np.minimum(along, along[::-1])
+    near = np.minimum(from_edge[:, None], from_edge[None, :])
+    shape = (near >= inset) & (near < inset + thick)
+    if dash:
+        shape &= (along[:, None] + along[None, :]) // dash % 2 == 0
+    return shape
 
 
 def triangle(size: int) -> Grid:

@@ -1,6 +1,6 @@
 """Small pictures that are drawn again and again into the cells of a lane: words and the shapes of pins."""
 
-from dataclasses import dataclass
+from typing import Any
 
 from PySide6.QtCore import QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QFont, QFontMetricsF, QImage, QPainter, QPen, QPixmap, QPolygonF
@@ -10,62 +10,44 @@ from app.ui.lanes.board import ON_GPU
 MOST = 6000
 """Pictures kept: numbers of experts, shares and sizes in two colours and three sizes."""
 MOST_CARDS = 600
-"""Cards kept: 20 KB each at 200 %, and as many as a large screen shows."""
+"""Cards kept: up to 40 KB each at 200 %, and as many as a large screen shows."""
 CARD_PADDING = 4.0
 """Logical pixels that are free at a card's edges."""
 _HALO = 1.0
 """Logical pixels of the contrasting edge around a shape, which tells it apart from a cell of any colour."""
 
 
-@dataclass(frozen=True, eq=False)
-class Stamp:
-    """A picture, and its size in logical pixels.
-
-    Attributes:
-        pixels: The same picture as large as it has pixels.
-    """
-
-    picture: QPixmap
-    width: float
-    height: float
-    pixels: QPixmap
-
-    def draw(self, painter: QPainter, x: float, y: float, unit: float) -> None:
-        """Draw it at a place in logical pixels, each of which is `unit` in the painter's own count."""
-        if unit == 1.0:
-            painter.drawPixmap(QPointF(x, y), self.picture)
-        else:
-            painter.drawPixmap(QPointF(x * unit, y * unit), self.pixels)
+Line = tuple[int, QPixmap]
+"""A picture, and how many device pixels it lies below the first one of its cell."""
 
 
 class Stamps:
-    """Makes each picture once for a font and a scale of the screen."""
+    """Makes each picture once for a font and a scale of the screen, for painters that count device pixels."""
 
     def __init__(self, font: QFont, ratio: float) -> None:
         self.font = font
         self.ratio = ratio
-        self._words: dict[tuple[str, float, bool, int], Stamp] = {}
-        self._cards: dict[tuple[tuple[str, str, str], tuple[float, float, float], int, float], Stamp | None] = {}
-        self._pins: dict[tuple[int, float, int, int], Stamp] = {}
+        self._words: dict[tuple[str, float, bool, int], QPixmap] = {}
+        self._cards: dict[tuple[tuple[str, str, str], tuple[float, float, float], int, float], tuple[Line, ...]] = {}
+        self._pins: dict[tuple[int, float, int, int], QPixmap] = {}
         self._fonts: dict[tuple[float, bool], tuple[QFont, QFontMetricsF]] = {}
 
     def metrics(self, points: float, *, bold: bool = False) -> QFontMetricsF:
         """The measures of the interface font at a size."""
         return self._font(points, bold=bold)[1]
 
-    def words(self, text: str, points: float, color: QColor, *, bold: bool = False) -> Stamp:
+    def words(self, text: str, points: float, color: QColor, *, bold: bool = False) -> QPixmap:
         """A line of text on nothing."""
         key = (text, points, bold, color.rgba())
         made = self._words.get(key)
         if made is None:
-            if len(self._words) > MOST:
-                self._words.clear()
+            _make_room(self._words, MOST)
             made = self._words[key] = self._write(text, points, color, bold=bold)
         return made
 
-    def card(
+    def lines(
         self, texts: tuple[str, str, str], points: tuple[float, float, float], color: QColor, room: float
-    ) -> Stamp | None:
+    ) -> tuple[Line, ...]:
         """The lines of a card, the first bold, one below the other: as many of them as there is room for.
 
         Args:
@@ -73,18 +55,29 @@ class Stamps:
             points: Size of each.
             color: Of the text.
             room: Logical pixels that a card is wide and high.
-
-        Returns:
-            None where not even the first has room.
         """
-        key = (texts, points, color.rgba(), room)
-        if key not in self._cards:
-            if len(self._cards) > MOST_CARDS:
-                self._cards.clear()
-            self._cards[key] = self._compose(texts, points, color, room)
-        return self._cards[key]
+        made: list[Line] = []
+        most, padding, height = room * self.ratio, CARD_PADDING * self.ratio, 0
+        for index, (text, size) in enumerate(zip(texts, points, strict=True)):
+            its = self.words(text, size, color, bold=index == 0)
+            if padding + height + its.height() > most + self.ratio or its.width() > most - padding:
+                break
+            made.append((height, its))
+            height += its.height()
+        return tuple(made)
 
-    def pin(self, pin: int, size: float, color: QColor, halo: QColor) -> Stamp:
+    def card(
+        self, texts: tuple[str, str, str], points: tuple[float, float, float], color: QColor, room: float
+    ) -> tuple[Line, ...]:
+        """The same as one picture, which costs less to draw and more to make; none where no line has room."""
+        key = (texts, points, color.rgba(), room)
+        made = self._cards.get(key)
+        if made is None:
+            _make_room(self._cards, MOST_CARDS)
+            made = self._cards[key] = _composed(self.lines(texts, points, color, room))
+        return made
+
+    def pin(self, pin: int, size: float, color: QColor, halo: QColor) -> QPixmap:
         """The shape of an order: a triangle that points up keeps on the GPU, a square on the CPU.
 
         Args:
@@ -115,13 +108,7 @@ class Stamps:
         image.fill(Qt.GlobalColor.transparent)
         return image
 
-    def _kept(self, image: QImage) -> Stamp:
-        picture = QPixmap.fromImage(image)
-        pixels = QPixmap(picture)
-        pixels.setDevicePixelRatio(1.0)
-        return Stamp(picture, image.width() / self.ratio, image.height() / self.ratio, pixels)
-
-    def _write(self, text: str, points: float, color: QColor, *, bold: bool) -> Stamp:
+    def _write(self, text: str, points: float, color: QColor, *, bold: bool) -> QPixmap:
         font, metrics = self._font(points, bold=bold)
         image = self._blank(metrics.horizontalAdvance(text) + 1, metrics.height())
         painter = QPainter(image)
@@ -129,33 +116,9 @@ class Stamps:
         painter.setPen(color)
         painter.drawText(QPointF(0, metrics.ascent()), text)
         painter.end()
-        return self._kept(image)
+        return _pixels(image)
 
-    def _compose(
-        self, texts: tuple[str, str, str], points: tuple[float, float, float], color: QColor, room: float
-    ) -> Stamp | None:
-        lines: list[Stamp] = []
-        height = CARD_PADDING
-        for index, (text, size) in enumerate(zip(texts, points, strict=True)):
-            its = self.words(text, size, color, bold=index == 0)
-            if height + its.height > room + 1 or its.width > room - CARD_PADDING:
-                break
-            lines.append(its)
-            height += its.height
-        if not lines:
-            return None
-        image = self._blank(max(its.width for its in lines), height - CARD_PADDING)
-        image.setDevicePixelRatio(1.0)
-        painter = QPainter(image)
-        top = 0
-        for its in lines:
-            painter.drawPixmap(0, top, its.pixels)
-            top += its.pixels.height()
-        painter.end()
-        image.setDevicePixelRatio(self.ratio)
-        return self._kept(image)
-
-    def _draw(self, pin: int, size: float, color: QColor, halo: QColor) -> Stamp:
+    def _draw(self, pin: int, size: float, color: QColor, halo: QColor) -> QPixmap:
         image = self._blank(size, size)
         painter = QPainter(image)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
@@ -170,4 +133,31 @@ class Stamps:
             inset = size / 10
             painter.drawRect(QRectF(near + inset, near + inset, far - near - 2 * inset, far - near - 2 * inset))
         painter.end()
-        return self._kept(image)
+        return _pixels(image)
+
+
+def _composed(lines: tuple[Line, ...]) -> tuple[Line, ...]:
+    """Several lines as one."""
+    if not lines:
+        return ()
+    last, its = lines[-1]
+    width, height = max(picture.width() for _top, picture in lines), last + its.height()
+    image = QImage(width, height, QImage.Format.Format_ARGB32_Premultiplied)
+    image.fill(Qt.GlobalColor.transparent)
+    painter = QPainter(image)
+    for top, picture in lines:
+        painter.drawPixmap(0, top, picture)
+    painter.end()
+    return ((0, QPixmap.fromImage(image)),)
+
+
+def _pixels(image: QImage) -> QPixmap:
+    """An image as large as it has pixels."""
+    image.setDevicePixelRatio(1.0)
+    return QPixmap.fromImage(image)
+
+
+def _make_room(kept: dict[Any, Any], most: int) -> None:
+    """Drop what was made first: with all of it gone at once, one frame would make all that is on screen."""
+    while len(kept) >= most:
+        del kept[next(iter(kept))]

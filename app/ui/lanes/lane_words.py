@@ -2,7 +2,7 @@
 
 from app.engine.protocol import Loaded
 from app.placement.plan import CPU_LANE, DISK_LANE
-from app.ui.lanes.board import IN_MEMORY, ON_CPU, ON_DISK, ON_GPU, UNKNOWN, Board
+from app.ui.lanes.board import FROM_DISK, FROM_MEMORY, ON_CPU, ON_GPU, UNKNOWN, Board
 from app.ui.lanes.lane_info import LaneInfo
 from app.ui.lanes.memory_words import share_text
 from app.ui.lanes.packing import Packing
@@ -51,8 +51,8 @@ def cell_text(board: Board, row: int, expert: int) -> str:
     if board.copying[row, expert]:
         text += translate("Lanes", ", being copied to the GPU pool")
     where = {
-        IN_MEMORY: translate("Lanes", ", in main memory"),
-        ON_DISK: translate("Lanes", ", on the disk only: read when it is needed"),
+        FROM_MEMORY: translate("Lanes", ", in main memory"),
+        FROM_DISK: translate("Lanes", ", on the disk only: read when it is needed"),
     }
     text += where.get(int(board.memory[row, expert]), "")
     orders = {
@@ -82,7 +82,7 @@ def layer_tip(board: Board, packing: Packing, row: int, lane: LaneInfo, report: 
         )
     ]
     if (board.memory[row] != UNKNOWN).any():
-        lines.append(f"{share_text(int((board.memory[row] == IN_MEMORY).sum()), board.experts)}.")
+        lines.append(f"{share_text(int((board.memory[row] == FROM_MEMORY).sum()), board.experts)}.")
     why = why_uncounted(board, row, report)
     if why:
         lines.append(why)

@@ -9,7 +9,6 @@ from PySide6.QtWidgets import QBoxLayout, QScrollArea, QWidget
 
 from app.engine.protocol import CacheFacts
 from app.errors import AppError
-from app.ui.announce import say
 from app.ui.controller import ANSWERING, Controller
 from app.ui.lanes.board import Change
 from app.ui.lanes.board_state import BoardState
@@ -199,7 +198,7 @@ class LanesArea(QScrollArea):
             room,
             plan.resident_bytes if plan else None,
             memory,
-            self._rates.rates,
+            self._rates,
             live=cache is not None,
             answering=answering,
             changing=controller.cache.budgeting,
@@ -207,9 +206,12 @@ class LanesArea(QScrollArea):
         why_not = room.why_not or self.tr("Load the model first: nothing of it is in memory.")
         if cache is not None and not room.why_not:
             why_not = self.tr("The system decides what stays in memory: give the experts a budget first.")
+        ours = state.shown_is_loaded or controller.loaded_facts is None  # nothing loaded: how it ended is told
+        order = controller.cache.memory_order if ours else None
         for box in self.boxes:
             box.header.show_mapped(memory is not None)
             if box.info.kind == CPU:
+                box.header.memory_buttons.show_order(order)
                 box.header.show_pool(shown)
                 box.header.memory_buttons.show_memory(memory, why_not)
 
@@ -280,14 +282,12 @@ class LanesArea(QScrollArea):
         return QPoint(view.header_width, inside.center().y())
 
     def warm_memory(self) -> None:
-        """Read the hottest experts into memory."""
+        """Ask for the hottest experts in memory; what comes of it is told below the buttons."""
         self._controller.cache.warm_memory()
-        say(self, self.tr("The hottest experts are read into memory."))
 
     def release_memory(self) -> None:
-        """Give up the memory of experts."""
+        """Ask for the memory of experts; what comes of it is told below the buttons."""
         self._controller.cache.release_memory()
-        say(self, self.tr("The memory of experts is given up."))
 
     def _step(self, place: int, step: int) -> None:
         if 0 <= place + step < len(self.boxes):

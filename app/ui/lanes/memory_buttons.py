@@ -1,15 +1,21 @@
-"""The two orders for the main memory of mapped experts: read the hottest in, or give the memory up."""
+"""The orders for the main memory of mapped experts, to read the hottest in or give all up, and what came of them."""
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QHBoxLayout, QPushButton, QSizePolicy, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QPushButton, QSizePolicy, QVBoxLayout, QWidget
 
 from app.placement.cache.facts import MemoryFacts
+from app.ui.announce import say
+from app.ui.lanes.memory_order_words import order_text
 from app.ui.lanes.memory_words import release_text, warm_text
-from app.ui.theme import GRID
+from app.ui.memory_order import MemoryOrder
+from app.ui.theme import GRID, set_role
+from app.ui.widgets import words_label
 
 
 class MemoryButtons(QWidget):
     """The buttons “Warm up” and “Release”; each says what it would do, or why it can do nothing now.
+
+    Below them is what came of the last order, by the engine's own figures.
 
     Signals:
         warm_wanted: Read the hottest experts in.
@@ -27,14 +33,25 @@ class MemoryButtons(QWidget):
         self.release = QPushButton(self.tr("Release"), self)
         self.release.setAccessibleName(self.tr("Release the memory of experts"))
         self.release.clicked.connect(self.release_wanted)
-        row = QHBoxLayout(self)
-        row.setContentsMargins(0, 0, 0, 0)
+        self.told = words_label(self)
+        self.told.hide()
+        row = QHBoxLayout()
         row.setSpacing(GRID // 2)
         for button in (self.warm, self.release):
             button.setSizePolicy(QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Fixed)
             row.addWidget(button)
         row.addStretch(1)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(GRID // 2)
+        column.addLayout(row)
+        column.addWidget(self.told)
         self.show_memory(None, "")
+
+    @property
+    def text(self) -> str:
+        """What came of the last order; empty for none."""
+        return "" if self.told.isHidden() else self.told.text()
 
     def show_memory(self, memory: MemoryFacts | None, why_not: str) -> None:
         """Say what the orders would do.
@@ -50,6 +67,18 @@ class MemoryButtons(QWidget):
             release = release_text(memory) if memory.resident_bytes else self.tr("No expert is in memory.")
         self._set(self.warm, missing, warm)
         self._set(self.release, memory is not None and memory.resident_bytes > 0, release)
+
+    def show_order(self, order: MemoryOrder | None) -> None:
+        """Say what came of the last order, and read it out where that is new; None for none."""
+        words = order_text(order)
+        if words == self.told.text():
+            return
+        trouble = order is not None and bool(order.why_not or (order.open and order.late))
+        set_role(self.told, "warning" if trouble else "small")
+        self.told.setText(words)
+        self.told.setVisible(bool(words))
+        if words:
+            say(self, words)
 
     def _set(self, button: QPushButton, enabled: bool, words: str) -> None:
         if not enabled and button.hasFocus():

@@ -1,8 +1,9 @@
 """What comes of orders for main memory: another budget, and single experts that are sent there or to the disk."""
 
+from app.placement.cache.facts import IN_MEMORY, ON_DISK
 from app.placement.plan import CPU_LANE, DISK_LANE, Plan
 from app.ui.lanes.memory_room import judge_memory
-from app.ui.lanes.memory_words import IN_MEMORY, ON_DISK, is_much, missing_bytes
+from app.ui.lanes.memory_words import is_much, missing_bytes
 from app.ui.lanes.words import budget_text, translate
 from app.ui.live_plan import CPU_PIN, MemoryBudget, with_memory_budget
 from app.ui.order_scene import Scene
@@ -49,15 +50,22 @@ def judge_budget(scene: Scene, budget_bytes: int | None) -> tuple[Plan | None, s
         budget_bytes: As `Plan.resident_bytes`.
 
     Returns:
-        The plan with as much of it as there is room for, or None where that changes nothing; the step's name; and why
-        it is not all of it, else empty.
+        The plan with as much of it as there is room for, the same one where the engine keeps less than it says, or
+        None where that changes nothing; the step's name; and why it is not all of it, else empty.
     """
     room = scene.memory_room
     size, why = (None, room.why_not) if budget_bytes is None else judge_memory(room, budget_bytes)
     text = translate("Lanes", "memory for experts: {budget}").format(budget=budget_text(size))
-    if size == scene.plan.resident_bytes or (why and not size):
+    if (size == scene.plan.resident_bytes and not _falls_short(scene, size)) or (why and not size):
         return None, text, why
     return with_memory_budget(scene.plan, MemoryBudget(size), scene.facts, scene.machine), text, why
+
+
+def _falls_short(scene: Scene, size: int | None) -> bool:
+    """Whether the engine has another budget than the plan's: at its load there was no room for it."""
+    if not size or scene.in_memory is None or scene.budgeting:
+        return False
+    return scene.in_memory.budget_bytes != size
 
 
 def _why_not_in(count: int) -> str:

@@ -2,7 +2,7 @@
 
 from app.placement.cache.facts import MemoryFacts
 from app.ui.lanes.header import PoolShown
-from app.ui.lanes.memory_rates import ColdRates
+from app.ui.lanes.memory_rates import MemoryRates
 from app.ui.lanes.memory_room import MemoryRoom
 from app.ui.lanes.memory_words import memory_text, planned_text, tip_text, warning_text
 from app.ui.lanes.words import translate
@@ -12,7 +12,7 @@ def memory_shown(
     room: MemoryRoom,
     planned: int | None,
     memory: MemoryFacts | None,
-    rates: ColdRates | None,
+    rates: MemoryRates,
     *,
     live: bool,
     answering: bool,
@@ -36,7 +36,7 @@ def memory_shown(
         budget, words = planned, translate("Lanes", "The engine changes the budget of memory…")
     elif live:
         budget = memory.budget_bytes if memory is not None else 0
-        words = memory_text(memory, rates, answering=answering) + "."
+        words = memory_text(memory, rates.rates, answering=answering, answered=rates.answered) + "."
     else:
         budget, words = planned, planned_text(planned, room)
     return PoolShown(

@@ -4,51 +4,76 @@ from app.placement.cache.facts import MemoryFacts
 from app.ui.lanes.memory_rates import ColdRates
 from app.ui.lanes.memory_room import MemoryRoom
 from app.ui.lanes.words import translate
-from app.ui.words import in_bytes, number
+from app.ui.words import in_bytes, in_tokens, number
 
-IN_MEMORY, ON_DISK = "r", "d"
-"""The letters of `LayerExperts.memory`."""
 MEGABYTE = 1_000_000
+FEW_TOKENS = 16
+"""Rates of fewer tokens are told with their count."""
 _WHOLE_FROM, _TENTHS_FROM = 99.5, 0.5
 _MUCH = 0.01
 """Of the budget: with less room in it, a warm-up puts experts in the place of others."""
 
 
-def memory_text(memory: MemoryFacts | None, rates: ColdRates | None, *, answering: bool) -> str:
+def memory_text(memory: MemoryFacts | None, rates: ColdRates | None, *, answering: bool, answered: bool = False) -> str:
     """What is in memory and what reading the rest costs; all measured.
 
-    Example: "12.3 GiB of 18.0 GiB of experts in memory (budget 14.0 GiB), 1.4 reads a token, 210 MB/s, waiting 3.1 ms
-    a token".
+    What is asked for counts as in memory: the engine does not tell when the last of it was read. Example: "12.3 GiB of
+    18.0 GiB of experts in memory or being read (budget 14.0 GiB), 1.4 reads a token, 210 MB/s, waiting 3.1 ms a token".
+
+    Args:
+        memory: What is in memory; None where the system decides.
+        rates: What reading costs; None before there are any.
+        answering: Whether an answer runs.
+        answered: Whether one was seen since the load.
     """
     if memory is None:
         return translate("Lanes", "The system decides which experts of the file stay in memory")
     if not memory.reads and memory.resident_bytes >= memory.total_bytes:
         words = translate("Lanes", "All {total} of experts in memory (budget {budget}): nothing is read")
         return words.format(total=in_bytes(memory.total_bytes), budget=in_bytes(memory.budget_bytes))
-    text = translate("Lanes", "{resident} of {total} of experts in memory (budget {budget})").format(
+    text = translate("Lanes", "{resident} of {total} of experts in memory or being read (budget {budget})").format(
         resident=in_bytes(memory.resident_bytes),
         total=in_bytes(memory.total_bytes),
         budget=in_bytes(memory.budget_bytes),
     )
-    cost = cost_text(rates)
-    if not cost:
+    if rates is not None:
+        words = translate("Lanes", "{text}; at the end of the last answer {cost}")
+        if answering:
+            words = translate("Lanes", "{text}, {cost}")
+    elif answering:
+        words = translate("Lanes", "{text}, too few tokens yet to tell what reading costs")
+    elif answered:
+        words = translate("Lanes", "{text}; the last answer had too few tokens to tell what reading costs")
+    else:
         return text
-    if answering:
-        return f"{text}, {cost}"
-    return translate("Lanes", "{text}; at the end of the last answer {cost}").format(text=text, cost=cost)
+    return words.format(text=text, cost=cost_text(rates))
 
 
 def cost_text(rates: ColdRates | None) -> str:
-    """What reading costs: "1.4 reads a token, 210 MB/s, waiting 3.1 ms a token"; empty where nothing was counted."""
+    """What reading costs: "1.4 reads a token, 210 MB/s, waiting 3.1 ms a token"; empty where nothing was counted.
+
+    Of few tokens it tells how many they were, for they say little of the next ones.
+    """
     if rates is None:
         return ""
     if not rates.reads_per_token:
-        return translate("Lanes", "nothing read")
-    return translate("Lanes", "{reads} reads a token, {rate} MB/s, waiting {wait} ms a token").format(
+        words = translate("Lanes", "nothing read")
+    elif rates.bytes_per_second is None:
+        words = translate("Lanes", "{reads} reads a token, waiting {wait} ms a token")
+    else:
+        words = translate("Lanes", "{reads} reads a token, {rate} MB/s, waiting {wait} ms a token")
+    text = words.format(
         reads=_short(rates.reads_per_token),
-        rate=_short(rates.bytes_per_second / MEGABYTE),
+        rate=_short((rates.bytes_per_second or 0.0) / MEGABYTE),
         wait=_short(1000 * rates.stall_seconds),
     )
+    timed = rates.bytes_per_second is not None or not rates.reads_per_token
+    if timed and rates.tokens >= FEW_TOKENS:
+        return text
+    words = translate("Lanes", "{text} over {tokens}")
+    if not timed:
+        words = translate("Lanes", "{text} over {tokens}, too short a time for a rate")
+    return words.format(text=text, tokens=in_tokens(rates.tokens))
 
 
 def planned_text(budget_bytes: int | None, room: MemoryRoom) -> str:

@@ -27,15 +27,16 @@ class Packing:
         amounts = mask.sum(axis=1)
         self.rows = np.flatnonzero(amounts)
         self.counts = amounts[self.rows]
-        lines, experts = np.nonzero(mask[self.rows])
+        experts = np.nonzero(mask)[1]
         starts = np.cumsum(self.counts) - self.counts
-        columns = np.arange(len(experts)) - np.repeat(starts, self.counts)
-        self.table = np.full((len(self.rows), int(self.counts.max(initial=0))), EMPTY, np.int32)
-        self.table[lines, columns] = experts
+        # Masks are filled row by row, as cells are found: quicker than by the indices of each.
+        taken = np.arange(int(self.counts.max(initial=0))) < self.counts[:, None]
+        self.table = np.full(taken.shape, EMPTY, np.int32)
+        self.table[taken] = experts
         self._line_of = np.full(self.shape[0], EMPTY, np.intp)
         self._line_of[self.rows] = np.arange(len(self.rows))
         self._column_of = np.full(self.shape, EMPTY, np.int32)
-        self._column_of[self.rows[lines], experts] = columns
+        self._column_of[mask] = np.arange(len(experts)) - np.repeat(starts, self.counts)
 
     @cached_property
     def order(self) -> dict[int, NDArray[np.int32]]:

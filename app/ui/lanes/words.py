@@ -1,6 +1,8 @@
 """Lanes, layers and plans in words and figures: every sentence of the lanes dock that is not a label."""
 
+import math
 from collections.abc import Iterable
+from functools import lru_cache
 
 from PySide6.QtCore import QCoreApplication
 
@@ -146,7 +148,13 @@ def percent(share: float) -> str:
     """A share as a percentage, never rounded to a false zero: "2.1", "0.78", "< 0.01"."""
     value = share * 100
     if value == 0 or value >= 10:
-        return number(value)
+        return _figure(math.floor(value + 0.5), 0)
     if value >= 1:
-        return number(value, 1)
-    return number(value, 2) if value >= 0.01 else f"< {number(0.01, 2)}"
+        return _figure(math.floor(10 * value + 0.5), 1)
+    return _figure(math.floor(100 * value + 0.5), 2) if value >= 0.01 else f"< {_figure(1, 2)}"
+
+
+@lru_cache(maxsize=2048)
+def _figure(last_digits: int, decimals: int) -> str:
+    """So many of the last digit as `number` writes it; kept, for a hundred cards are written anew with every token."""
+    return number(last_digits / 10**decimals, decimals)

@@ -82,6 +82,11 @@ def essence(plan: Plan) -> Plan:
     )
 
 
+def memory_essence(plan: Plan) -> Plan:
+    """`plan` without the budget of memory and what speed does not depend on: two with the same have one curve."""
+    return msgspec.structs.replace(essence(plan), pool_bytes=plan.pool_bytes, resident_bytes=None)
+
+
 def card_bytes(facts: ModelFacts, machine: Machine, plan: Plan, device: str) -> int:
     """The pool with which the card would be full to its last byte; 0 without the card."""
     gpu = next((gpu for gpu in machine.gpus if gpu.device == device), None)
@@ -179,8 +184,7 @@ def measured_sizes(observations: Iterable[Observation], plan: Plan, tier: str = 
     def size_and_rest(its: Plan) -> tuple[int | None, Plan]:
         if tier == GPU_TIER:
             return its.pool_bytes, essence(its)
-        rest = msgspec.structs.replace(essence(its), pool_bytes=its.pool_bytes, resident_bytes=None)
-        return its.resident_bytes or None, rest
+        return its.resident_bytes or None, memory_essence(its)
 
     wanted = size_and_rest(plan)[1]
     by_size: dict[int, list[float]] = {}

@@ -66,6 +66,7 @@ class CurvePage(QWidget):
         self._active = False
         self._wanted: int | None = None  # chosen and not sent yet
         self._sending = False
+        self._budget: object = None  # of memory, as it was shown
         self._sizes: tuple[Measured, ...] = ()
         self._maker = CurveMaker(controller.background, self)
         self.plot = CurvePlot(theme, self)
@@ -103,7 +104,7 @@ class CurvePage(QWidget):
             evidence.changed,
         ):
             changed.connect(self._refresh)
-        controller.cache.changed.connect(self._show_busy)
+        controller.cache.changed.connect(self._follow)
         controller.answers.answered.connect(self._show_all)  # at once; the record of it is read some seconds later
 
     @property
@@ -299,6 +300,17 @@ class CurvePage(QWidget):
         if self.tiers.tier == MEMORY_TIER:
             hits = memory_basis_text(question.facts, question.plan, evidence.recorded)
         return " ".join(words for words in (hits, rates, *notes) if words)
+
+    def _follow(self) -> None:
+        """The engine told something: show the size anew where that is of memory and another one now."""
+        cache = self._controller.cache
+        memory = cache.facts.memory if cache.facts is not None else None
+        budget = cache.budgeting, memory.budget_bytes if memory is not None else None
+        before, self._budget = self._budget, budget
+        if budget != before and self.tiers.tier == MEMORY_TIER and self._wanted is None:
+            self._show_all()
+        else:
+            self._show_busy()
 
     def _show_busy(self) -> None:
         cache = self._controller.cache

@@ -2,18 +2,24 @@
 
 from dataclasses import dataclass
 
-import msgspec
 from PySide6.QtCore import QCoreApplication, Signal
 from PySide6.QtWidgets import QButtonGroup, QRadioButton, QWidget
 
 from app.placement.memory import bytes_off_gpus
-from app.placement.plan import Plan
 from app.placement.speed.demand import kept_bytes
 from app.ui.lanes.flow_layout import FlowLayout
 from app.ui.order_scene import Scene
 from app.ui.orders import Orders
 from app.ui.theme import GRID
-from app.ui.tuning.curve_data import GPU_TIER, MEMORY_TIER, Question, card_bytes, essence, pooled_bytes
+from app.ui.tuning.curve_data import (
+    GPU_TIER,
+    MEMORY_TIER,
+    Question,
+    card_bytes,
+    essence,
+    memory_essence,
+    pooled_bytes,
+)
 from app.ui.tuning.evidence import TuningEvidence
 
 translate = QCoreApplication.translate
@@ -67,14 +73,14 @@ def why_none(tier: str, scene: Scene) -> str:
 
 
 def size_of(tier: str, scene: Scene) -> int:
-    """The size that there is: of memory the engine's own, or what is predicted while it is not loaded."""
+    """The size that there is: of memory the engine's own, else the plan's, or what is predicted to fit."""
     if tier != MEMORY_TIER:
         return scene.plan.pool_bytes
     wanted = scene.plan.resident_bytes
+    if scene.in_memory is not None and not (wanted and scene.budgeting):
+        return scene.in_memory.budget_bytes
     if wanted:
         return wanted
-    if scene.in_memory is not None:
-        return scene.in_memory.budget_bytes
     return min(kept_bytes(scene.facts, scene.machine, scene.plan), scene.memory_room.total_bytes)
 
 
@@ -119,11 +125,6 @@ def question(tier: str, scene: Scene, evidence: TuningEvidence) -> Question:
         card_bytes=card,
         all_bytes=everything,
     )
-
-
-def memory_essence(plan: Plan) -> Plan:
-    """`plan` without the budget of memory and what speed does not depend on: two with the same have one curve."""
-    return msgspec.structs.replace(essence(plan), pool_bytes=plan.pool_bytes, resident_bytes=None)
 
 
 class TierSwitch(QWidget):
