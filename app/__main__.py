@@ -1,8 +1,9 @@
-"""The one entry: the window by default, the command line with arguments, the engine child with --engine.
+"""The one entry: the window by default or for a model file, the command line with arguments, the engine with --engine.
 
 `--self-test [PICTURE]` tests an installation; it is for installers and not told of in the help.
 """
 
+import os
 import sys
 
 INTERRUPTED = 130  # as a shell reports a program that Ctrl-C ended
@@ -27,13 +28,21 @@ def dispatch() -> int:
         from app.ui.self_test import run as self_test  # noqa: PLC0415
 
         return self_test(arguments[1:])
-    if arguments:
+    if arguments and not names_a_file(arguments):
         from app.cli import main as cli_main  # noqa: PLC0415
 
         return cli_main(arguments)
     from app.ui.application import run  # noqa: PLC0415
 
-    return run(sys.argv)
+    return run(sys.argv[:1], *arguments)
+
+
+def names_a_file(arguments: list[str]) -> bool:
+    """True for a file to open, as file managers give it and no command is called: a .gguf file, or a whole path."""
+    if len(arguments) != 1 or arguments[0].startswith("-"):
+        return False
+    word = arguments[0]
+    return word.lower().endswith(".gguf") or word.startswith("file:") or os.path.isabs(word)  # noqa: PTH117 - no path yet
 
 
 if __name__ == "__main__":

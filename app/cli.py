@@ -123,7 +123,8 @@ class _Parser(argparse.ArgumentParser):
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="expert-lanes",
-        description="Local chat with Mixture-of-Experts models. Without arguments it opens the window.",
+        description="Local chat with Mixture-of-Experts models. "
+        "Without arguments, or with nothing but a .gguf file, it opens the window.",
     )
     parser.add_argument("--version", action="version", version=f"expert-lanes {version()}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=_Parser)

@@ -14,6 +14,7 @@ ALLOWED = {
     "chat": set(),
     "library": {"model", "hardware", "placement"},
     "library.load_memory": {"hardware", "placement"},
+    "updates": {"library"},
     "placement": {"model", "hardware", "native_library"},
     # Pure: judges what others measured; the protocol is plain data too.
     "doctor": {"model", "hardware", "placement", "engine.protocol"},
@@ -31,6 +32,7 @@ ALLOWED = {
         "engine.protocol",
         "library",
         "library.load_memory",
+        "updates",
         "chat",
         "advice",
         "doctor",

@@ -15,6 +15,9 @@ from app.hardware.facts import Gpu, GpuKind
 _SOFTWARE_DRIVERS = ("llvmpipe", "swiftshader", "lavapipe", "basic render driver")
 _TYPE_GPU, _TYPE_INTEGRATED = 1, 2
 
+BACKEND_INTERFACE = 2
+"""Version of the interface between ggml and its backends in this engine: the first number of every registration."""
+
 
 @dataclass(frozen=True)
 class Device:
@@ -87,6 +90,7 @@ class Ggml:
             (self._base, "ggml_backend_reg_name", text, [pointer]),
             (self._base, "ggml_backend_reg_get_proc_address", pointer, [pointer, text]),
             (self._ggml, "ggml_backend_load_all_from_path", None, [text]),
+            (self._ggml, "ggml_backend_register", None, [pointer]),
             (self._ggml, "ggml_backend_dev_count", size, []),
             (self._ggml, "ggml_backend_dev_get", pointer, [size]),
             (self._ggml, "ggml_backend_reg_count", size, []),
@@ -103,6 +107,30 @@ class Ggml:
     def load_backends(self) -> None:
         """Load every backend library that lies beside the engine and whose driver is present."""
         self._ggml.ggml_backend_load_all_from_path(str(library_folder()).encode())
+
+    def register_backend(self, library: ctypes.CDLL) -> str:
+        """Offer the backend of a library that is loaded already.
+
+        Not by its path, as ggml can: on Windows that takes only paths in the system's old code page.
+
+        Returns:
+            Why it is none for this process, as a sentence; empty where it is offered now.
+        """
+        begin = getattr(library, "ggml_backend_init", None)
+        if begin is None:
+            return "it is no backend of ggml."
+        score = getattr(library, "ggml_backend_score", None)
+        if score is not None and score() == 0:
+            return "this machine does not have what it is made for."
+        begin.restype, begin.argtypes = ctypes.c_void_p, []
+        registration = begin()
+        if not registration:
+            return "it found no driver."
+        interface = ctypes.c_int.from_address(registration).value
+        if interface != BACKEND_INTERFACE:
+            return f"its interface is of version {interface}, and this engine has {BACKEND_INTERFACE}."
+        self._ggml.ggml_backend_register(registration)
+        return ""
 
     def backends(self) -> tuple[str, ...]:
         """Names of the loaded backends."""

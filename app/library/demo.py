@@ -12,10 +12,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.errors import AppError, ErrorCode
+from app.errors import AppError, ErrorCode, writing_error
 from app.library.demo_source import DEMO_NAME, find_source, sha256_of, verify_source
 from app.library.file_lock import FileLock
-from app.library.folders import ensure_folder, models_folder, user_path, writing_error
+from app.library.folders import ensure_folder, models_folder, user_path
 from app.model.gguf_table import read_table
 
 log = logging.getLogger(__name__)

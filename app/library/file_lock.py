@@ -7,7 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO
 
-from app.library.folders import writing_error
+from app.errors import writing_error
 
 _POLL_SECONDS = 0.05
 

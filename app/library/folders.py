@@ -1,19 +1,17 @@
-"""Where the application keeps its files, and typed errors for writing there.
+"""Where the application keeps its files.
 
 `EXPERT_LANES_HOME` puts everything below one folder (portable use, tests).
 """
 
-import errno
 import os
 from pathlib import Path
 
 import platformdirs
 
-from app.errors import AppError, ErrorCode
+from app.errors import AppError, ErrorCode, writing_error
 
 HOME_VARIABLE = "EXPERT_LANES_HOME"
 _APP_NAME = "expert-lanes"
-_FULL = {errno.ENOSPC, errno.EDQUOT}
 
 
 def _portable_home() -> Path | None:
@@ -45,6 +43,11 @@ def models_folder() -> Path:
     return home / "models" if home else data_folder() / "models"
 
 
+def components_folder() -> Path:
+    """Backends of the engine that are installed apart, such as CUDA. The folder may not exist."""
+    return data_folder() / "components"
+
+
 def cache_folder() -> Path:
     """What can be made again at any time. The folder may not exist yet."""
     home = _portable_home()
@@ -70,10 +73,3 @@ def ensure_folder(folder: Path) -> Path:
     if not os.access(folder, os.W_OK | os.X_OK):
         raise AppError(ErrorCode.FOLDER_NOT_WRITABLE, f"The folder {folder} cannot be written to.")
     return folder
-
-
-def writing_error(error: OSError, path: Path) -> AppError:
-    """The typed error for an operating system error met while writing `path`."""
-    if error.errno in _FULL:
-        return AppError(ErrorCode.DISK_FULL, f"The disk is full: {path} could not be written.", str(error))
-    return AppError(ErrorCode.FOLDER_NOT_WRITABLE, f"{path} could not be written.", str(error))

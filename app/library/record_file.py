@@ -9,9 +9,9 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from app.errors import AppError, ErrorCode
+from app.errors import AppError, ErrorCode, writing_error
 from app.library.file_lock import FileLock
-from app.library.folders import ensure_folder, writing_error
+from app.library.folders import ensure_folder
 from app.units import format_bytes
 
 LARGEST_BYTES = 128 << 20

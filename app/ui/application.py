@@ -9,13 +9,14 @@ import signal
 import sys
 from pathlib import Path
 
-from PySide6.QtCore import QLocale, QTimer
+from PySide6.QtCore import QLocale, QTimer, QUrl
 from PySide6.QtWidgets import QApplication, QMessageBox
 
 from app.chat.store import ConversationStore
 from app.engine.protocol import Loaded, Sampling
-from app.errors import AppError, ErrorCode
-from app.library.folders import data_folder, ensure_folder, log_folder, models_folder
+from app.errors import EXIT_OK, AppError, ErrorCode
+from app.library.folders import data_folder, ensure_folder, log_folder, models_folder, user_path
+from app.library.handover import Handover, handover_folder, start_request
 from app.library.load_memory import remember
 from app.ui.background import left_behind
 from app.ui.banner import advice_for
@@ -24,6 +25,7 @@ from app.ui.crash_reports import UnexpectedErrors, set_up_logging
 from app.ui.engine import Engine
 from app.ui.garbage import UiThreadCollector
 from app.ui.main_window import APP_NAME, build_window
+from app.ui.opening import Opening
 from app.ui.settings import MAX_TOKENS, TEMPERATURE, THEME, Settings
 from app.ui.speed_memory import SpeedMemory
 from app.ui.theme import Theme
@@ -37,8 +39,40 @@ STORE_BUSY_SECONDS = 0.03
 """Longest that one write may hold the UI thread while another program has the store; answers try again."""
 
 
-def run(argv: list[str]) -> int:
-    """Show the window until it is closed; returns the exit status of the process."""
+def run(argv: list[str], model: str = "") -> int:
+    """Show the window until it is closed; returns the exit status of the process.
+
+    Args:
+        argv: Name of the program, and arguments for Qt.
+        model: The model file to begin with; empty for the one that was loaded last.
+    """
+    path = model_path(model) if model else None
+    handover = Handover(handover_folder())
+    if not handover.hold() and _handed_over(handover, path):
+        return EXIT_OK
+    with contextlib.closing(handover):
+        return _run(argv, path, handover)
+
+
+def model_path(word: str) -> Path:
+    """The file that a file manager or a user means: a path, or the address of a file."""
+    if word.startswith("file:"):
+        return Path(QUrl(word).toLocalFile())
+    try:
+        return user_path(word)
+    except AppError:
+        return Path(word).absolute()  # "~name.gguf" is the name of a file, then
+
+
+def _handed_over(handover: Handover, path: Path | None) -> bool:
+    try:
+        return handover.ask(start_request(path))
+    except AppError as error:
+        log.warning("the window that runs could not be asked: %s", error.message)
+        return False
+
+
+def _run(argv: list[str], model: Path | None, handover: Handover) -> int:
     application = QApplication(argv)
     application.setApplicationName("expert-lanes")
     application.setApplicationDisplayName(APP_NAME)
@@ -54,13 +88,13 @@ def run(argv: list[str]) -> int:
     errors = UnexpectedErrors()
     with crashes:
         try:
-            return _run_with_store(application)
+            return _run_with_store(application, model, handover)
         finally:
             errors.uninstall()
             faulthandler.disable()
 
 
-def _run_with_store(application: QApplication) -> int:
+def _run_with_store(application: QApplication, model: Path | None, handover: Handover) -> int:
     settings = Settings(data_folder() / SETTINGS_FILE)
     theme = Theme(forced=_forced_look(settings))
     theme.apply(application)
@@ -76,7 +110,7 @@ def _run_with_store(application: QApplication) -> int:
         except AppError as error:
             _tell(error)
             return error.exit_status
-        status = _run_window(application, theme, settings, controller)
+        status = _run_window(application, theme, settings, controller, model, handover)
         if not left_behind():
             return status
     # Everything is saved by now.
@@ -88,7 +122,14 @@ def _run_with_store(application: QApplication) -> int:
     os._exit(status)
 
 
-def _run_window(application: QApplication, theme: Theme, settings: Settings, controller: Controller) -> int:
+def _run_window(
+    application: QApplication,
+    theme: Theme,
+    settings: Settings,
+    controller: Controller,
+    model: Path | None,
+    handover: Handover,
+) -> int:
     def setting_changed(key: str) -> None:
         if key == THEME.key:
             theme.force(_forced_look(settings))
@@ -102,7 +143,8 @@ def _run_window(application: QApplication, theme: Theme, settings: Settings, con
     controller.loaded.connect(learn)
     SpeedMemory(controller)
     collector = UiThreadCollector(application)
-    window = build_window(controller, theme, settings)
+    window = build_window(controller, theme, settings, str(model or ""))
+    Opening(window, controller, handover)
     window.show()
     QTimer.singleShot(0, lambda: controller.background.run(_warm_up))
     recovered_from = controller.conversation.store.recovered_from

@@ -12,8 +12,9 @@ from app.model.facts import ModelFacts
 from app.ui.background import Background
 from app.ui.engine import Engine
 
-DEVICES_MILLISECONDS = 20_000
-"""A graphics driver that has not answered by then hangs; the slowest start of an engine takes a fraction of it."""
+DEVICES_MILLISECONDS = 60_000
+"""A graphics driver that has not answered by then hangs. The first start of an engine, with every library read from a
+slow disk and looked at by a virus scanner, may take half of it; the command line waits as long."""
 
 Measure = Callable[[tuple[Gpu, ...], EngineBuild | None], Machine]
 

@@ -11,8 +11,8 @@ from PySide6.QtGui import QAction, QCloseEvent, QDesktopServices, QKeySequence, 
 from PySide6.QtWidgets import QDockWidget, QFileDialog, QMainWindow, QMessageBox, QSizePolicy, QStackedWidget, QWidget
 
 from app.engine.protocol import LogLine
-from app.errors import AppError, ErrorCode
-from app.library.folders import ensure_folder, log_folder, writing_error
+from app.errors import AppError, ErrorCode, writing_error
+from app.library.folders import ensure_folder, log_folder
 from app.ui.controller import ANSWERING, EMPTY, FAILED, LENT, LOADING, Controller
 from app.ui.dock_area import DockArea
 from app.ui.hint_button import HintsButton
@@ -20,6 +20,7 @@ from app.ui.orders import Orders
 from app.ui.settings import GEOMETRY, LAST_MODEL, LAYOUT, Settings
 from app.ui.theme import Theme, text_points
 from app.ui.truth_line import TruthLine
+from app.ui.updates import Updates
 
 if TYPE_CHECKING:
     from app.ui.chat.page import ChatPage
@@ -30,21 +31,24 @@ APP_NAME = "Expert Lanes"
 NOTE_MILLISECONDS = 10_000
 
 
-def build_window(controller: Controller, theme: Theme, settings: Settings) -> "MainWindow":
-    """The window with everything in it: the one place that knows all parts of the UI."""
+def build_window(controller: Controller, theme: Theme, settings: Settings, model: str = "") -> "MainWindow":
+    """The window with everything in it: the one place that knows all parts of the UI.
+
+    `model` is the file to begin with, in place of the one that was loaded last.
+    """
     from app.ui.graphs.dock import GraphsDock  # noqa: PLC0415 - keeps the parts apart for tests
     from app.ui.lanes.dock import LanesDock  # noqa: PLC0415
     from app.ui.tuning.dock import TuningDock  # noqa: PLC0415
     from app.ui.wizard import Wizard  # noqa: PLC0415
 
     orders = Orders(controller)
-    wizard = Wizard(controller, theme, last_model=settings.get(LAST_MODEL))
+    wizard = Wizard(controller, theme, last_model=model or settings.get(LAST_MODEL))
     docks = (
         LanesDock(controller, theme, orders),
         TuningDock(controller, theme, orders),
         GraphsDock(controller, theme, settings=settings),
     )
-    return MainWindow(controller, theme, settings, wizard, docks, orders)
+    return MainWindow(controller, theme, settings, wizard, docks, orders, Updates(settings))
 
 
 class _PageStack(QStackedWidget):
@@ -78,6 +82,7 @@ class MainWindow(QMainWindow):
         wizard: QWidget,
         docks: Sequence[QDockWidget] = (),
         orders: Orders | None = None,
+        updates: Updates | None = None,
     ) -> None:
         """`wizard` has a `finished` signal; `orders` is the history that the docks share."""
         super().__init__()
@@ -87,6 +92,10 @@ class MainWindow(QMainWindow):
         self._chat: ChatPage | None = None
         self._orders = orders or Orders(controller)
         self._orders.setParent(self)
+        self._updates = updates
+        if updates is not None:
+            updates.setParent(self)
+            updates.newer_found.connect(self._tell_newer)
         self.wizard = wizard
         self._stack = _PageStack(self)
         self._stack.addWidget(wizard)
@@ -255,9 +264,13 @@ class MainWindow(QMainWindow):
     def _open_settings(self) -> None:
         from app.ui.settings_dialog import SettingsDialog  # noqa: PLC0415 - no start needs it
 
-        dialog = SettingsDialog(self._settings, self)
+        dialog = SettingsDialog(self._settings, self, self._updates)
         dialog.exec()
         dialog.deleteLater()
+
+    def _tell_newer(self, version: str) -> None:
+        words = self.tr("Version {version} is published: see the settings (Ctrl+,).").format(version=version)
+        self.statusBar().showMessage(words, NOTE_MILLISECONDS)
 
     def _open_logs(self) -> None:
         try:
@@ -332,6 +345,8 @@ class MainWindow(QMainWindow):
         self.hide()
         self._docks.shutdown()
         self.hints.shutdown()
+        if self._updates is not None:
+            self._updates.shutdown()
         self._controller.shutdown()
         super().closeEvent(event)
 

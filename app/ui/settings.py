@@ -1,5 +1,6 @@
 """The settings: each declared once with key, default, text and range; kept as one JSON file."""
 
+import contextlib
 import json
 import logging
 import os
@@ -74,6 +75,19 @@ MAX_TOKENS = Setting(
     maximum=131072,
     step=256,
 )
+ASKED, DAILY = "asked", "daily"
+UPDATE_CHECK = Setting(
+    "update_check",
+    ASKED,
+    QT_TRANSLATE_NOOP("settings", "Look for newer versions"),
+    QT_TRANSLATE_NOOP(
+        "settings", "Fetches the list of releases and tells nothing about you. Nothing is installed unasked."
+    ),
+    choices=(
+        (ASKED, QT_TRANSLATE_NOOP("settings", "Only when I ask")),
+        (DAILY, QT_TRANSLATE_NOOP("settings", "Once a day")),
+    ),
+)
 LAST_MODEL = Setting("last_model", "")
 GEOMETRY = Setting("window_geometry", "")
 LAYOUT = Setting("window_layout", "")
@@ -84,6 +98,7 @@ SETTINGS: tuple[Setting[Any], ...] = (
     THEME,
     TEMPERATURE,
     MAX_TOKENS,
+    UPDATE_CHECK,
     LAST_MODEL,
     GEOMETRY,
     LAYOUT,
@@ -125,7 +140,7 @@ class Settings(QObject):
         if self.get(setting) == value:
             return
         self._values[setting.key] = value
-        self._write()
+        self._write(setting.key)
         self.changed.emit(setting.key)
 
     def _read(self) -> dict[str, Any]:
@@ -153,11 +168,15 @@ class Settings(QObject):
                 log.warning("setting %s: %r is not accepted", setting.key, stored[setting.key])
         return values
 
-    def _write(self) -> None:
-        whole = self._path.with_suffix(".new")
+    def _write(self, key: str) -> None:
+        # Another window may have chosen something since: only `key` is this one's to change.
+        values = {**self._values, **self._read(), key: self._values[key]}
+        whole = self._path.with_suffix(f".{os.getpid()}.new")
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            whole.write_text(json.dumps(self._values, indent=1, ensure_ascii=False), "utf-8")
+            whole.write_text(json.dumps(values, indent=1, ensure_ascii=False), "utf-8")
             os.replace(whole, self._path)  # noqa: PTH105 - the atomic one on every system
         except OSError as error:
             log.error("settings could not be written: %s", error)
+            with contextlib.suppress(OSError):
+                whole.unlink(missing_ok=True)

@@ -266,3 +266,12 @@ class ElidedLabel(QLabel):
         painter.setPen(self.palette().color(self.foregroundRole()))
         painter.drawText(self.rect(), self.alignment(), text)
         painter.end()
+
+
+def words_label(parent: QWidget | None = None) -> QLabel:
+    """Words on as many lines as they need, which never make what is around them wider."""
+    label = QLabel(parent)
+    label.setWordWrap(True)
+    label.setTextFormat(Qt.TextFormat.PlainText)
+    label.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
+    return label

@@ -98,3 +98,42 @@ def test_the_dialog_edits_every_setting_that_has_a_text(qtbot, path):
     again = Settings(path)
     assert (again.get(THEME), again.get(TEMPERATURE), again.get(MAX_TOKENS)) == ("dark", 0.0, 4096)
     assert all(editor.accessibleName() for editor in (look, temperature, longest))
+
+
+def test_two_windows_keep_what_the_other_chose(qapp, path):
+    first, second = Settings(path), Settings(path)
+    first.set(THEME, "dark")
+    second.set(TEMPERATURE, 0.3)
+    first.set(MAX_TOKENS, 64)
+    again = Settings(path)
+    assert (again.get(THEME), again.get(TEMPERATURE), again.get(MAX_TOKENS)) == ("dark", 0.3, 64)
+    assert [file.name for file in path.parent.iterdir()] == [path.name], "no draft is left"
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from PySide6.QtCore import QCoreApplication
+from app.ui.settings import LAST_MODEL, GEOMETRY, Settings
+application = QCoreApplication([])
+settings = Settings(Path(sys.argv[1]))
+mine = {"model": LAST_MODEL, "geometry": GEOMETRY}[sys.argv[2]]
+for number in range(200):
+    settings.set(mine, str(number) * 200)
+"""
+
+
+def test_two_windows_that_write_at_once_leave_a_whole_file(path):
+    import subprocess
+    import sys
+    from pathlib import Path
+
+    root = Path(__file__).resolve().parents[2]
+    writers = [
+        subprocess.Popen([sys.executable, "-c", WRITER, str(path), name], env={"PYTHONPATH": str(root)}, cwd=root)
+        for name in ("model", "geometry")
+    ]
+    assert [writer.wait(60) for writer in writers] == [0, 0]
+    told = json.loads(path.read_text("utf-8"))
+    assert set(told) <= {"last_model", "window_geometry"}
+    assert [file.name for file in path.parent.iterdir()] == [path.name], "neither was taken for unreadable"

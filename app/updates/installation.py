@@ -1,0 +1,67 @@
+"""This installation: its version, and which kind of package would replace it."""
+
+import importlib.metadata
+import os
+import platform
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+
+_PROCESSORS = {"amd64": "x86_64", "x64": "x86_64", "arm64": "aarch64"}
+_DEB_FOLDER = PurePath("/usr/lib/expert-lanes")
+
+SETUP, DEB, APPIMAGE, ARCHIVE, NO_PACKAGE = "setup", "deb", "appimage", "tar.xz", ""
+
+
+@dataclass(frozen=True)
+class Installation:
+    """What is installed.
+
+    Attributes:
+        version: Of the app.
+        platform: System and processor, as the feed names them.
+        kind: Kind of file that replaces it: "setup", "deb", "appimage", "tar.xz"; empty for a checkout.
+    """
+
+    version: str
+    platform: str
+    kind: str
+
+
+def this_installation() -> Installation:
+    """What runs now."""
+    return Installation(
+        version=importlib.metadata.version("expert-lanes"),
+        platform=platform_name(sys.platform, platform.machine()),
+        kind=package_kind(sys.platform, Path(sys.executable), os.environ, checkout=_is_checkout()),
+    )
+
+
+def platform_name(system: str, machine: str) -> str:
+    """System and processor as the feed names them, from Python's own names."""
+    processor = _PROCESSORS.get(machine.lower(), machine.lower())
+    return f"{'windows' if system == 'win32' else system}-{processor}"
+
+
+def package_kind(system: str, program: PurePath, environment: Mapping[str, str], *, checkout: bool) -> str:
+    """Which kind of package the running program came in.
+
+    Args:
+        system: As in `sys.platform`.
+        program: The running program.
+        environment: Its environment; the runtime of an AppImage names the file in it.
+        checkout: It runs from its source, and came in none.
+    """
+    if checkout:
+        return NO_PACKAGE
+    if system == "win32":
+        return SETUP
+    if environment.get("APPIMAGE"):
+        return APPIMAGE
+    return DEB if program.is_relative_to(_DEB_FOLDER) else ARCHIVE
+
+
+def _is_checkout() -> bool:
+    frozen = bool(getattr(sys, "frozen", False))
+    return not frozen and Path(__file__).parents[2].joinpath("pyproject.toml").is_file()

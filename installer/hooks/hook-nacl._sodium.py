@@ -1,0 +1,3 @@
+"""PyInstaller: the library that checks signatures imports this from its C code, where no import is seen."""
+
+hiddenimports = ["_cffi_backend"]

@@ -1,0 +1,125 @@
+"""Makes the AppImage of the frozen app: a runtime that needs no FUSE 2, and a file system with the app behind it.
+
+    python installer/release/appimage.py --runtime FILE [--frozen FOLDER] [--untried]
+
+The runtime is the static one of the type-2 AppImage project, built by the release workflow from its source. `make
+package` freezes the app before; `mksquashfs` (package squashfs-tools) packs it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "installer" / "package"))
+
+import desktop_files  # noqa: E402 - found by the line above, as is the next one
+import project  # noqa: E402
+
+_BLOCK = "1M"
+_LEVEL = "19"
+_SELF_TEST_SECONDS = 300
+_MAGIC, _MAGIC_PLACE = b"AI\x02", 8
+
+
+def lay_folder(frozen: Path, folder: Path, date: int) -> None:
+    """Lay out what the AppImage holds: the app, and what desktops and AppImage tools look for."""
+    library = folder / "usr" / "lib" / project.NAME
+    library.parent.mkdir(parents=True)
+    shutil.copytree(frozen, library, symlinks=True, copy_function=os.link)
+    desktop_files.lay_shared(folder / "usr", date)
+    program = f"{project.NAME}-window"
+    (folder / "AppRun").symlink_to(f"usr/lib/{project.NAME}/{program}")
+    programs = folder / "usr" / "bin"
+    programs.mkdir()
+    for name in project.PROGRAMS:
+        (programs / name).symlink_to(f"../lib/{project.NAME}/{name}")
+    shared = folder / "usr" / "share"
+    shutil.copyfile(shared / "applications" / f"{project.NAME}.desktop", folder / f"{project.NAME}.desktop")
+    icon = shared / "icons" / "hicolor" / "scalable" / "apps" / f"{project.NAME}.svg"
+    shutil.copyfile(icon, folder / f"{project.NAME}.svg")
+    (folder / ".DirIcon").symlink_to(f"{project.NAME}.svg")
+    project.settle(folder, date)
+
+
+def make(runtime: Path, folder: Path, target: Path, date: int) -> None:
+    """Write the AppImage of `folder`.
+
+    Raises:
+        SystemExit: `runtime` is none.
+    """
+    start = runtime.read_bytes()
+    if start[:4] != b"\x7fELF" or start[_MAGIC_PLACE : _MAGIC_PLACE + 3] != _MAGIC:
+        raise SystemExit(f"release: {runtime} is no runtime of a type-2 AppImage")
+    with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
+        packed = Path(scratch) / "app.squashfs"
+        times = ["-mkfs-time", str(date), "-all-time", str(date)]
+        options = [
+            "-root-owned",
+            "-noappend",
+            "-no-xattrs",
+            "-no-progress",
+            "-comp",
+            "zstd",
+            "-Xcompression-level",
+            _LEVEL,
+        ]
+        # SOURCE_DATE_EPOCH and these times exclude each other.
+        environment = {name: value for name, value in os.environ.items() if name != "SOURCE_DATE_EPOCH"}
+        command = ["mksquashfs", str(folder), str(packed), "-b", _BLOCK, *options, *times]
+        project.run(command, env=environment, stdout=subprocess.DEVNULL)
+        with target.open("wb") as file, packed.open("rb") as source:
+            file.write(start)
+            shutil.copyfileobj(source, file, 1 << 20)
+    target.chmod(0o755)
+
+
+def try_it(image: Path) -> None:
+    """Run its self-test as a system without FUSE does: unpacked by the runtime.
+
+    Raises:
+        SystemExit: it failed.
+    """
+    with tempfile.TemporaryDirectory() as home:
+        environment = {"PATH": "/usr/bin:/bin", "HOME": home, "LANG": "C.UTF-8", "APPIMAGE_EXTRACT_AND_RUN": "1"}
+        done = subprocess.run(
+            [str(image), "--self-test"],
+            env={**environment, "TMPDIR": home},
+            capture_output=True,
+            text=True,
+            timeout=_SELF_TEST_SECONDS,
+            check=False,
+        )
+    if done.returncode != 0:
+        raise SystemExit(f"release: {image} --self-test ended with {done.returncode}\n{done.stderr.strip()}")
+    print(f"release: self-test of {image.name}: {done.stdout.strip()}")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Make and try it."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runtime", type=Path, required=True)
+    parser.add_argument("--frozen", type=Path, default=project.DIST / project.NAME)
+    parser.add_argument("--untried", action="store_true", help="leave the self-test out")
+    told = parser.parse_args(arguments)
+    version, date = str(project.project()["version"]), project.source_date()
+    target = project.DIST / f"{project.NAME}-{version}-linux-{os.uname().machine}.AppImage"
+    project.WORK.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=project.WORK) as scratch:
+        folder = Path(scratch) / "AppDir"
+        lay_folder(told.frozen, folder, date)
+        make(told.runtime, folder, target, date)
+    if not told.untried:
+        try_it(target)
+    print(f"release: {target.stat().st_size:>13,} {target}")
+
+
+if __name__ == "__main__":
+    main()
