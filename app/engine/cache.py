@@ -20,7 +20,6 @@ from app.engine.cache_types import (
     PolicyStruct,
     PoolStruct,
     RatesStruct,
-    Reading,
     Residency,
     Result,
     RoutingEntryStruct,
@@ -32,9 +31,9 @@ from app.engine.cache_types import (
 from app.errors import AppError, ErrorCode
 from app.placement.plan import CachePolicy, ExpertPin
 
-__all__ = ["ABI", "ExpertDevice", "Experts", "Phase", "Reading", "Residency", "Result", "library_path"]
+__all__ = ["ABI", "ExpertDevice", "Experts", "Phase", "Residency", "Result", "library_path"]
 
-ABI = 5
+ABI = 6
 MAX_LAYERS = 1024
 _BATCHES_AT_ONCE = 1024  # as many as the library keeps
 _ALL_LAYERS = -1
@@ -67,7 +66,6 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "set_trace": (i32, [i64, i32]),
     "read_trace": (i32, [i64, POINTER(RoutingEntryStruct), i32, POINTER(u64)]),
     "set_resident": (i32, [i64, u64]),
-    "set_reading": (i32, [i64, i32]),
     "set_memory_lock": (i32, [i64, u64]),
     "warm_up": (i32, [i64]),
     "release": (i32, [i64]),
@@ -210,10 +208,6 @@ class ExpertDevice:
     def set_resident(self, context: int, resident_bytes: int) -> None:
         """Keep at most so many bytes of the mapped file's experts in main memory; 0 leaves that to the system."""
         self._check(self._library.expert_device_set_resident(context, resident_bytes))
-
-    def set_reading(self, context: int, reading: Reading) -> None:
-        """Say how missing experts are read while not all may stay in main memory."""
-        self._check(self._library.expert_device_set_reading(context, int(reading)))
 
     def set_memory_lock(self, context: int, most_bytes: int) -> None:
         """Lock at most so many bytes of the hottest experts in main memory, while there is a budget; 0 for none."""

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Iterable
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -50,6 +51,9 @@ def resident_budget(ram: Ram, other_bytes: int, expert_bytes: int) -> int:
 class ContextMemory:
     """The main memory of one context's mapped experts.
 
+    Until `prepare` has set a budget, and where a plan leaves it to the system, the device reads, gives up and locks
+    nothing: all is as with llama.cpp's own mapping, there are no facts, and only `release` is an order to it.
+
     Attributes:
         fault: Why the budget that the plan asks for is not the one in use, as a sentence; else empty.
     """
@@ -63,7 +67,7 @@ class ContextMemory:
         self._mapped_bytes = sum(its.experts * its.expert_bytes for its in layers if its.residency == Residency.MAPPED)
         self._budget = 0  # as asked for last
         self._told = all(tells_of(Path(path)) for path in facts.files)
-        self._failures = 0
+        self._failures = self._refused = 0
         self.fault = ""
 
     # ---- orders ------------------------------------------------------------------------------
@@ -90,27 +94,26 @@ class ContextMemory:
                 self.fault = f"{_asked(wished_bytes)}: {error.message} The engine chose what fits."
             else:
                 return
-        every = sum(its * self._facts.expert_count for its in self._facts.expert_bytes.values())
-        other = max(0, self._facts.file_bytes - every)
-        self._order(resident_budget(_ram(), other, self._mapped_bytes))
+        self._order(self._fitting())
 
-    def set_budget(self, budget_bytes: int) -> None:
+    def set_budget(self, budget_bytes: int | None) -> None:
         """Keep at most so many bytes of experts in main memory from now on; 0 leaves that to the system.
 
-        More than all experts is all of them.
+        None is what fits now, and more than all experts is all of them.
 
         Raises:
             AppError: bad_usage, a negative number, or no experts lie in a mapped file, or the system does not tell
                 which are in memory; out_of_memory, it is more than is available now, and more than the budget before.
         """
-        check_resident(budget_bytes)
+        check_resident(budget_bytes or 0)
         self._need_mapped()
-        if budget_bytes and not self._told:
+        if budget_bytes != 0 and not self._told:
             raise AppError(ErrorCode.BAD_USAGE, _UNTOLD)
+        if budget_bytes is None:
+            self._order(self._fitting())
+            return
         budget = min(budget_bytes, self._mapped_bytes)
-        its = self._device.memory(self._context)
-        # Pages of the file that are in memory count as available, but for those that experts hold for good.
-        available = _ram().available_bytes + its.locked + its.own
+        available = self._available().available_bytes
         if budget > max(available, self._budget):
             raise AppError(
                 ErrorCode.OUT_OF_MEMORY,
@@ -141,6 +144,17 @@ class ContextMemory:
         """
         self._need_mapped()
         self._device.release(self._context)
+
+    def _fitting(self) -> int:
+        """The budget that there is room for now."""
+        every = sum(its * self._facts.expert_count for its in self._facts.expert_bytes.values())
+        return resident_budget(self._available(), max(0, self._facts.file_bytes - every), self._mapped_bytes)
+
+    def _available(self) -> Ram:
+        """Main memory as experts may use it: their pages count as available, but for those that are locked."""
+        ram = _ram()
+        locked = int(self._device.memory(self._context).locked)
+        return msgspec.structs.replace(ram, available_bytes=ram.available_bytes + locked)
 
     def _order(self, budget: int) -> None:
         self._device.set_memory_lock(self._context, int(_LOCKED_SHARE * budget))
@@ -181,7 +195,6 @@ class ContextMemory:
             stale=its.stale,
             reads=bool(its.on),
             locked_bytes=its.locked,
-            own_bytes=its.own,
             reason=its.reason.decode(errors="replace"),
         )
 
@@ -191,16 +204,28 @@ class ContextMemory:
         return ["".join(_LETTERS[flag] for flag in row) for row in found.tolist()]
 
     def reading_error(self) -> AppError | None:
-        """Why a batch failed, if it is that experts could not be read since the last call."""
-        failures = int(self._device.memory(self._context).failures)
-        before, self._failures = self._failures, failures
-        if failures == before:
-            return None
-        return AppError(
-            ErrorCode.MODEL_DAMAGED,
-            "The model file was changed, or its drive failed, while the engine read it.",
-            f"{failures - before} experts could not be read.",
-        )
+        """Why a batch failed, if it is that experts could not be read since the last call.
+
+        Returns:
+            model_damaged where the file or its drive is the reason, out_of_memory where the system had no room.
+        """
+        its = self._device.memory(self._context)
+        failures, refused = int(its.failures) - self._failures, int(its.refused) - self._refused
+        self._failures, self._refused = int(its.failures), int(its.refused)
+        if failures:
+            return AppError(
+                ErrorCode.MODEL_DAMAGED,
+                "The model file was changed, or its drive failed, while the engine read it.",
+                f"{failures} experts could not be read.",
+            )
+        if refused:
+            return AppError(
+                ErrorCode.OUT_OF_MEMORY,
+                "The system had no main memory left to read experts into. End other programs, or keep fewer experts in "
+                "memory (--resident).",
+                f"{refused} experts were not read.",
+            )
+        return None
 
 
 def _ram() -> Ram:

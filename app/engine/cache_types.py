@@ -56,13 +56,6 @@ class Residency(enum.IntEnum):
     REPACKED = 1
 
 
-class Reading(enum.IntEnum):
-    """How missing experts are read: into the system's cache, or past it into memory of the process."""
-
-    THROUGH_CACHE = 0
-    PAST_CACHE = 1
-
-
 LANE_LETTERS = "cgm"  # by the library's lane: CPU, GPU, being copied
 PIN_LETTERS = "agc"  # by its pin: automatic, GPU, CPU
 
@@ -180,8 +173,8 @@ class MemoryStruct(ctypes.Structure):
                 "evictions",
                 "stale",
                 "failures",
+                "refused",
                 "locked",
-                "own",
             )
         ),
         ("on", i32),

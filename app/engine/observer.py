@@ -68,10 +68,13 @@ class Observer:
             time.sleep(_RETRY_SECONDS)
 
 
-def own_bytes() -> int:
-    """Main memory of this process that is no part of a file: what it has allocated and touched."""
+def own_bytes() -> int | None:
+    """Main memory of this process that is no part of a file: what it has allocated and touched; None: not told."""
     process = psutil.Process()
     if sys.platform.startswith("linux"):
         memory = process.memory_info()
         return int(memory.rss - memory.shared)
-    return int(process.memory_full_info().uss)
+    try:
+        return int(process.memory_full_info().uss)
+    except (OSError, psutil.Error):  # not every Windows lists the pages of a process
+        return None

@@ -3,8 +3,7 @@
 Two more requests, as JSON lines:
 
 * `budget` with `bytes`: experts that may stay in main memory; null leaves that to the engine, which is told how
-  much; 0 leaves it to the system. `past_cache`: missing ones are read past the system's cache. `lock_percent` of the
-  bytes are locked, the hottest. Ours only.
+  much; 0 leaves it to the system. `lock_percent` of the bytes are locked, the hottest. Ours only.
 * `run` with `ids`, `batch`, `warm_up`: decode them one by one (batch 1) or as prompts; the first `warm_up` are not
   measured. Answers seconds, the likeliest token after each batch, a digest of all logits, the process's major faults
   and bytes read, the disk's reads (everybody's), and the expert device's totals.
@@ -23,7 +22,7 @@ import numpy as np
 from bench_child import Child
 from llama_cpp import llama_cpp as llama
 
-from app.engine.cache import Phase, Reading
+from app.engine.cache import Phase
 from app.engine.cache_memory import resident_budget
 from app.errors import AppError, ErrorCode
 from app.hardware.memory import read_ram
@@ -32,15 +31,14 @@ from app.hardware.memory import read_ram
 class DiskChild(Child):
     """A bench child that also tells what came of the numbers."""
 
-    def budget(self, bytes: int | None, past_cache: bool = False, lock_percent: int = 0) -> dict[str, Any]:
-        """Set the budget, the way of reading and what is locked; returns it with what is in memory now."""
+    def budget(self, bytes: int | None, lock_percent: int = 0) -> dict[str, Any]:
+        """Set the budget and what of it is locked; returns it with what is in memory now."""
         assert self._device is not None
         device, context = self._device.device, self._device.context
         if bytes is None:
             experts = sum(its.experts * its.expert_bytes for its in device.layers(context))
             model = Path(self._variant.model).stat().st_size
             bytes = resident_budget(read_ram(Path("/"))[0], model - experts, experts)
-        device.set_reading(context, Reading.PAST_CACHE if past_cache else Reading.THROUGH_CACHE)
         device.set_memory_lock(context, bytes * lock_percent // 100)
         device.set_resident(context, bytes)
         return self.memory()

@@ -2,12 +2,11 @@
 
 Linux, as root, with the version 1 memory controller mounted: each visit is a process of its own in a control group
 whose memory is limited to a share of the model's file. Before it the file's pages are dropped, so that nothing of it
-is in memory or charged to another group. Stock, ours and, but for 100 %, ours reading past the system's cache
-("past") take turns, in every other round in reverse order, at each device read-ahead (which is put back afterwards).
-Loading and the warm-up's tokens are not measured. Ours gets the budget that the engine would choose (`--budget` for
-another). The model and its routing are those of `expert_cache.py`; tokens are given, so that all read the same; that
-the likeliest token after every step and all logits are the same is checked. The disk's own speed is measured beside
-it, past the system's cache.
+is in memory or charged to another group. Stock and ours take turns, in every other round in reverse order, at each
+device read-ahead (which is put back afterwards). Loading and the warm-up's tokens are not measured. Ours gets the
+budget that the engine would choose (`--budget` for another). The model and its routing are those of
+`expert_cache.py`; tokens are given, so that all read the same; that the likeliest token after every step and all
+logits are the same is checked. The disk's own speed is measured beside it, past the system's cache.
 
 JSON (one object): version, date, model {file, file_bytes}, disk [{slice_bytes, parallel, bytes_per_second, spread}],
 settings, results [{share_percent, read_ahead_kb, phase "decode"|"prompt", variant, round, tokens_per_second,
@@ -48,7 +47,7 @@ _CHILD = Path(__file__).with_name("disk_child.py")
 _REPOSITORY = Path(__file__).parents[2]
 _ENTER = 'echo $$ > "$GROUP/cgroup.procs" || exit 3; exec "$PYTHON" "$CHILD"'
 _LAST_LINES = 12
-_VARIANTS = ("stock", "ours", "past")
+_VARIANTS = ("stock", "ours")
 
 
 class VisitError(Exception):
@@ -176,12 +175,9 @@ class Bench:
             for kilobytes in self._options.ahead:
                 with read_ahead(setting, kilobytes):
                     for number in range(self._options.rounds):
-                        for name in self._in_turn(share)[:: 1 if number % 2 == 0 else -1]:
+                        for name in self._options.variants[:: 1 if number % 2 == 0 else -1]:
                             self._visit(share, kilobytes, number, name)
                 self._add_ratios(share, kilobytes)
-
-    def _in_turn(self, share: int) -> tuple[str, ...]:
-        return tuple(name for name in self._options.variants if share < 100 or name != "past")  # nothing is read then
 
     def _visit(self, share: int, kilobytes: int, number: int, name: str) -> None:
         options, size = self._options, self._path.stat().st_size
@@ -193,7 +189,7 @@ class Bench:
         with Visit(size * share // 100 + room) as visit:
             loaded = visit.request("load", variant=variant.to_json())
             budget = options.budget and options.budget << 20
-            wish = {"bytes": budget, "past_cache": name == "past", "lock_percent": options.lock}
+            wish = {"bytes": budget, "lock_percent": options.lock}
             memory = visit.request("budget", **wish) if variant.ours else None
             _say(f"{share} %, {kilobytes} KB, round {number + 1}: {name} loaded in {loaded['seconds']:.0f} s {memory}")
             for phase, ids, batch, skipped in (
@@ -239,7 +235,7 @@ class Bench:
                 if (row["share_percent"], row["read_ahead_kb"], row["phase"]) == (share, kilobytes, phase)
             }
             target = TARGETS.get((share, kilobytes)) if phase == "decode" else None
-            for name in self._in_turn(share):
+            for name in self._options.variants:
                 if name == "stock" or ("stock", 0) not in speeds or (name, 0) not in speeds:
                     continue
                 ratios = [speeds[name, number] / speeds["stock", number] for number in range(self._options.rounds)]
@@ -287,7 +283,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--json", action="store_true", help="the report as JSON on standard output")
     parser.add_argument("--shares", type=_numbers, default=(80, 60, 40, 100), help="percent of the file")
     parser.add_argument("--ahead", type=_numbers, default=(128, 8192), help="device read-ahead in KB")
-    parser.add_argument("--variants", type=_names, default=_VARIANTS, help="of stock, ours, past (default: all)")
+    parser.add_argument("--variants", type=_names, default=_VARIANTS, help="of stock, ours (default: both)")
     parser.add_argument("--lock", type=int, default=0, help="percent of the budget that is locked (default 0)")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--tokens", type=int, default=64, help="measured")

@@ -30,9 +30,9 @@ from gguf import GGMLQuantizationType
 from routing_trace import RoutingShape, routes
 from weight_blocks import TYPES, random_rows, row_bytes
 
-from app.errors import AppError, ErrorCode
+from app.errors import AppError, ErrorCode, writing_error
 from app.library.file_lock import FileLock
-from app.library.folders import cache_folder, ensure_folder, writing_error
+from app.library.folders import cache_folder, ensure_folder
 
 CODE = 8.0
 _ROWS_AT_ONCE = 1 << 16

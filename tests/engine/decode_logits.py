@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from llama_process import Context, LlamaProcess
 
-from app.engine.cache import ExpertDevice, Phase, Reading, Residency
+from app.engine.cache import ExpertDevice, Phase, Residency
 from app.model import read_expert_tensors
 from app.placement.plan import CachePolicy
 
@@ -44,7 +44,6 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
         wait: A layer waits for its copies, so that hits are the same in every run.
         lock_bytes: Main memory that may be page-locked for copies.
         resident: Share of all experts that may stay in main memory; 0 leaves that to the system.
-        past_cache: Missing experts are read past the system's cache.
     """
 
     name: str
@@ -57,7 +56,6 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     wait: bool = True
     lock_bytes: int = 0
     resident: float = 0.0
-    past_cache: bool = False
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
@@ -161,7 +159,6 @@ def configure(device: ExpertDevice, context: int, run: Run, pool_device: str) ->
     staging = run.staging * largest + PADDING if run.staging else 0
     device.set_pool(context, pool_device, 0, 0)
     experts = sum(layer.experts * layer.expert_bytes for layer in device.layers(context))
-    device.set_reading(context, Reading.PAST_CACHE if run.past_cache else Reading.THROUGH_CACHE)
     device.set_resident(context, math.ceil(run.resident * experts))
     result = device.set_pool(context, pool_device, pool_bytes(device, context, run.pool), staging)
     assert result == 0, f"set_pool answered {result!r}: {device.pool(context, pool_device).reason!r}"
@@ -194,9 +191,7 @@ def facts(device: ExpertDevice, context: int, before: dict[str, int], pool_devic
         "reason": pool.reason.decode(),
         "in_memory": device.memory(context).resident,
         "given_up": device.memory(context).evictions,
-        "own": device.memory(context).own,
         "reading": bool(device.memory(context).on),
-        "not_own": device.memory(context).reason.decode(),
         "locked": pool.locked,
         "ahead": pool.ahead,
         "layer_slots": [layer.slots for layer in layers],

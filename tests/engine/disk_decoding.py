@@ -3,17 +3,22 @@
 Usage: disk_decoding.py CASE MODEL OUT. OUT (.npz) gets what the case measured:
 
 * `orders`: all `decode_logits.BATCHES` while another thread gives orders without a pause: `logits`, `orders`.
-* `prompt`, and `prompt past the cache`: one prompt with no expert in memory: `cold_experts`, `cold_bytes`, `cold_reads`
+* `prompt`: one prompt with no expert in memory: `cold_experts`, `cold_bytes`, `cold_reads`
   of it, `routed` and `routed_bytes` of the experts that it was routed to, once each, and `tensors` of an expert.
 * `locks`: a few dozen tokens: `locked` of the bytes `asked` for, `locked_pages` as the system counts them (bytes),
   `limit` in words, `left` (locked bytes without a budget); `refused`, `words`: where nothing may be locked.
+* `mappings`: the same with next to no mapping left to the process: `locked`, `pages` (as the system counts), `words`;
+  only `skipped` where a process may have very many.
+* `undecided`: nobody says what main memory may hold: `told`, [moments, numbers], all 0; `logits`, and `again` after
+  orders; `cold`; the `budget` after one was set.
+* `failures`: batches that fail while another thread reads: `seen`, the count after each.
 * `replaced`: the same after another file took the model's name: `logits`, `cold` (experts that were read).
-* `cut`, and `cut past the cache`: a batch after the file's end was cut off (`result` of llama_decode, `failures` of
+* `cut`: a batch after the file's end was cut off (`result` of llama_decode, `failures` of
   the device), and, the end put back, the same batch `again`, as `before` all that.
 """
 
 import ctypes
-import functools
+import mmap
 import os
 import resource
 import sys
@@ -27,10 +32,12 @@ from decode_logits import BATCHES, add_sources, counts, decode_batches, token_id
 from llama_cpp import llama_cpp as llama
 from llama_process import Context, LlamaProcess
 
-from app.engine.cache import ExpertDevice, Phase, Reading, Residency
+from app.engine.cache import ExpertDevice, Phase, Residency, library_path
 from app.engine.cache_types import MemoryStruct
 
 SHARE = 0.3
+MANY_MAPPINGS = 200_000
+SPARE_MAPPINGS = 24
 _CAP_IPC_LOCK = 14  # Linux
 _CAPABILITY_VERSION = 0x20080522
 
@@ -45,7 +52,6 @@ def orders(device: ExpertDevice, context: Context, _path: Path) -> dict[str, Any
         shares = (0.3, 0.0, 1.0, 0.02, 0.6)
         while not ended.is_set():
             device.set_resident(context.id, int(shares[given % len(shares)] * total))
-            device.set_reading(context.id, Reading(given // 2 % 2))
             device.set_memory_lock(context.id, total // (1 + given % 5))
             device.warm_up(context.id)
             device.memory(context.id)
@@ -78,9 +84,8 @@ def replaced(device: ExpertDevice, context: Context, path: Path) -> dict[str, An
     return {"logits": logits, "cold": counts(device, context.id)["cold_experts"]}
 
 
-def cut(device: ExpertDevice, context: Context, path: Path, reading: Reading = Reading.THROUGH_CACHE) -> dict[str, Any]:
+def cut(device: ExpertDevice, context: Context, path: Path) -> dict[str, Any]:
     """The last layer's last tensor is gone for a while."""
-    device.set_reading(context.id, reading)
     device.set_resident(context.id, int(SHARE * experts_bytes(device, context)))
     device.set_phase(context.id, Phase.PROMPT)
     ids = token_ids(64, context.model.vocabulary)
@@ -105,11 +110,8 @@ def experts_bytes(device: ExpertDevice, context: Context) -> int:
     return sum(layer.experts * layer.expert_bytes for layer in device.layers(context.id))
 
 
-def prompt(
-    device: ExpertDevice, context: Context, path: Path, reading: Reading = Reading.THROUGH_CACHE
-) -> dict[str, Any]:
+def prompt(device: ExpertDevice, context: Context, path: Path) -> dict[str, Any]:
     """Compute one prompt for which everything has to be read."""
-    device.set_reading(context.id, reading)
     device.set_resident(context.id, int(SHARE * experts_bytes(device, context)))
     device.release(context.id)
     context.clear()
@@ -152,6 +154,89 @@ def locks(device: ExpertDevice, context: Context, _path: Path) -> dict[str, Any]
     return told | {"left": left, "refused": refused.locked, "words": refused.reason.decode()}
 
 
+def undecided(device: ExpertDevice, context: Context, _path: Path) -> dict[str, Any]:
+    """Decode before anybody said what main memory may hold, and give the orders that need no budget."""
+    told: list[list[int]] = []
+
+    def look() -> None:
+        its, lacking = device.memory(context.id), device.residents(context.id) == 0
+        numbers = (its.budget, its.trusted, its.resident, its.total, its.locked, its.on, len(its.reason))
+        told.append([*numbers, int(lacking.sum()), locked_pages()])
+
+    look()
+    logits = decode_batches(context, BATCHES, device)
+    look()
+    device.set_memory_lock(context.id, experts_bytes(device, context))
+    device.warm_up(context.id)
+    look()
+    device.release(context.id)
+    look()
+    again = decode_batches(context, BATCHES, device)
+    look()
+    cold = counts(device, context.id)["cold_experts"]
+    device.set_resident(context.id, int(SHARE * experts_bytes(device, context)))
+    budget = device.memory(context.id).budget
+    return {"told": told, "logits": logits, "again": again, "cold": cold, "budget": budget}
+
+
+def failures(device: ExpertDevice, context: Context, path: Path) -> dict[str, Any]:
+    """Fail again and again while another thread reads, so that the context's lock is mostly held."""
+    device.set_resident(context.id, int(SHARE * experts_bytes(device, context)))
+    device.set_phase(context.id, Phase.PROMPT)
+    ids = token_ids(64, context.model.vocabulary)
+    last, ended = device.layers(context.id)[-1], threading.Event()
+    os.truncate(path, path.stat().st_size - last.experts * last.expert_bytes // 3)
+    tokens = (llama.llama_token * len(ids))(*ids)
+    library, many = ctypes.CDLL(str(library_path())), 1000
+    held = (ctypes.c_uint8 * many**2)()
+
+    def read() -> None:
+        while not ended.is_set():
+            library.expert_device_read_residents(ctypes.c_int64(context.id), held, many, many)
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    seen = [0]
+    try:
+        for _ in range(20):
+            device.release(context.id)
+            context.clear()
+            result = llama.llama_decode(context.context, llama.llama_batch_get_one(tokens, len(ids)))
+            seen.append(device.memory(context.id).failures)
+            assert result < 0
+    finally:
+        ended.set()
+        thread.join()
+    return {"seen": seen}
+
+
+def mappings(device: ExpertDevice, context: Context, _path: Path) -> dict[str, Any]:
+    """Decode where the process may have few mappings more, until the hottest would be locked."""
+    most = int(Path("/proc/sys/vm/max_map_count").read_text())
+    if most > MANY_MAPPINGS:
+        return {"skipped": True}
+    memory = experts_bytes(device, context)
+    device.set_memory_lock(context.id, memory)
+    device.set_resident(context.id, int(0.9 * memory))
+    context.clear()
+    device.set_phase(context.id, Phase.DECODE)
+    ids, libc = token_ids(64, context.model.vocabulary), ctypes.CDLL(None)
+    context.decode(ids[:1])
+    page = mmap.PAGESIZE
+    libc.mmap.restype = ctypes.c_void_p
+    size, kind = ctypes.c_size_t(2 * most * page), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+    begin = libc.mmap(None, size, 0, kind, -1, ctypes.c_long(0))
+    have = len(Path("/proc/self/maps").read_text().splitlines())
+    for index in range((most - have - SPARE_MAPPINGS) // 2):  # each adds two
+        at = ctypes.c_void_p(begin + (2 * index + 1) * page)
+        assert libc.mprotect(at, ctypes.c_size_t(page), mmap.PROT_READ) == 0
+    for token in ids[1:]:
+        context.decode([token])
+    libc.munmap(ctypes.c_void_p(begin), size)
+    found = device.memory(context.id)
+    return {"skipped": False, "locked": found.locked, "pages": locked_pages(), "words": found.reason.decode()}
+
+
 def locked_pages() -> int:
     """Bytes of this process that are locked."""
     line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmLck"))
@@ -171,12 +256,13 @@ def give_up_capability(number: int) -> None:
 
 CASES = {
     "locks": locks,
+    "mappings": mappings,
+    "undecided": undecided,
+    "failures": failures,
     "prompt": prompt,
-    "prompt past the cache": functools.partial(prompt, reading=Reading.PAST_CACHE),
     "orders": orders,
     "replaced": replaced,
     "cut": cut,
-    "cut past the cache": functools.partial(cut, reading=Reading.PAST_CACHE),
 }
 
 

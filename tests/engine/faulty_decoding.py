@@ -56,6 +56,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
         batch: See `armed`.
         resized: Share of the pool's new size.
         lock: Share of all experts' bytes that may be page-locked.
+        resident: Share of all experts that main memory may keep, from before the pool on; 0 leaves it to the system.
+        resident_later: The same, from before batch `batch` on.
         refuse_above: Largest allocation that is given, in bytes per layer and as a share of all its experts.
         refuse_op: ggml's name of an op that is not supported.
     """
@@ -71,6 +73,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     batch: int = ARMED
     resized: float = 0.0
     lock: float = 0.0
+    resident: float = 0.0
+    resident_later: float = 0.0
     refuse_above: float = 0.0
     refuse_op: str = ""
 
@@ -215,6 +219,8 @@ def decode_case(faulty: FaultyDevice, model: LoadedModel, case: Case) -> tuple[n
     if case.refuse_above:
         faulty.refuse_above(round(case.refuse_above * layers[0].experts * layers[0].expert_bytes) + PADDING)
     faulty.refuse_op(case.refuse_op)
+    if case.resident:
+        device.set_resident(context.id, share_bytes(device, context, case.resident))
     before = faulty.failed()
     if case.fault and case.armed == "pool":
         faulty.fail(case.fault, case.nth)
@@ -231,6 +237,8 @@ def decode_case(faulty: FaultyDevice, model: LoadedModel, case: Case) -> tuple[n
             if case.fault:
                 faulty.fail(case.fault, case.nth)
             resized = int(device.set_pool(context.id, DEVICE, share_bytes(device, context, case.resized), staging))
+        if case.resident_later and index == case.batch:
+            device.set_resident(context.id, share_bytes(device, context, case.resident_later))
         device.set_phase(context.id, Phase.DECODE if size <= DRAFT else Phase.PROMPT)
         batch, ids = ids[:size], ids[size:]
         rows.append(context.decode(batch, every=size not in LAST_ROW_ONLY))

@@ -87,6 +87,18 @@ LOCKED_IN_PART = [
     Case(name="third lock refused", fault="lock", nth=3, armed="pool", lock=1.0, **PATHS["some experts in the pool"]),
     Case(name="locked while resized", armed="resize", resized=0.8, lock=1.0, pool=0.3, staging=2, stream="always"),
 ]
+# Main memory that may keep half of the experts; or all, at last.
+BUDGETED = [
+    *(Case(name=f"half may stay, {path}", resident=0.5, lock=1.0, **options) for path, options in PATHS.items()),
+    *(
+        Case(name=f"half may stay later, {path}", resident_later=0.5, lock=1.0, **options)
+        for path, options in PATHS.items()
+    ),
+]
+NOT_BUDGETED = [
+    Case(name="all may stay", resident=1.0, lock=1.0, **PATHS["some experts in the pool"]),
+    Case(name="all may stay later", resident=0.5, resident_later=1.0, lock=1.0, **PATHS["some experts in the pool"]),
+]
 FAILING = [*WHILE_DECODING, *WHILE_WHOLE, *COPYING]
 CASES = [
     *HEALTHY,
@@ -101,7 +113,7 @@ CASES = [
     *CLEARED,
     *UNSUPPORTED,
 ]
-CASES += [*LOCKED, *LOCKED_IN_PART]
+CASES += [*LOCKED, *LOCKED_IN_PART, *BUDGETED, *NOT_BUDGETED]
 BATCHES_BEFORE = {case.name: case.batch for case in CASES}
 
 
@@ -176,7 +188,7 @@ def test_memory_that_experts_are_copied_from_is_locked_and_let_go_with_the_pool(
     assert set(told.reasons) == {""}
 
 
-@by_name([*LOCKED, *LOCKED_IN_PART])
+@by_name([*LOCKED, *LOCKED_IN_PART, *BUDGETED, *NOT_BUDGETED])
 def test_no_copy_is_made_of_memory_that_is_locked_in_part(case, outcomes):
     assert outcomes.told[case].locks[1].torn == 0
     assert outcomes.told[case].locks[1].bytes == 0
@@ -194,6 +206,35 @@ def test_where_no_more_memory_can_be_locked_it_is_said_and_copies_go_on_without(
     assert 0 < told.locked[-1] < whole.locked[-1]
     assert told.reasons[-1].startswith(f"FAULTY refused to lock more than {told.locked[-1]} bytes")
     assert told.hits == whole.hits
+
+
+@by_name([case for case in BUDGETED if case.resident])
+def test_beside_a_budget_for_some_no_mapped_experts_are_locked_and_it_is_said_why(case, outcomes):
+    told = outcomes.told[case]
+    assert told.given == Result.OK
+    assert set(told.locked) == {0}
+    assert told.locks[0].bytes == 0
+    assert all("0 bytes of main memory are page-locked for copies to FAULTY" in its for its in told.reasons)
+    assert all("main memory may keep" in its for its in told.reasons)
+
+
+@by_name([case for case in BUDGETED if case.resident_later and not case.resident])
+def test_what_is_locked_is_let_go_once_there_is_a_budget_for_some(case, outcomes):
+    told = outcomes.told[case]
+    assert min(told.locked[: ARMED + 1]) > 0
+    assert set(told.reasons[: ARMED + 1]) == {""}
+    assert set(told.locked[ARMED + 1 :]) == {0}
+    assert told.locks[0].bytes == 0
+    assert "main memory may keep" in told.reasons[-1]
+
+
+def test_where_all_experts_may_stay_they_are_locked_by_the_pools_next_size(outcomes):
+    told = outcomes.told["all may stay later"]
+    assert "its pool was set while not all of them could stay" in told.reasons[ARMED + 1]
+    assert set(told.locked) == {0}
+    told = outcomes.told["all may stay"]
+    assert told.locked == outcomes.told["locked, some experts in the pool"].locked
+    assert set(told.reasons) == {""}
 
 
 @by_name([case for case in HEALTHY if case.stream == "always"])

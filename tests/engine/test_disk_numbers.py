@@ -22,10 +22,6 @@ RUNS = (
     Run(name="divided", resident=0.3, pool=0.3, stream="auto", staging=4),
     Run(name="streamed", resident=0.3, pool=0.3, stream="always", staging=4),
     Run(name="whole layers", resident=0.3, pool=0.3, stream="always", staging=80),
-    Run(name="past the cache", resident=0.3, past_cache=True),
-    Run(name="past the cache, next to nothing", resident=0.01, past_cache=True),
-    Run(name="past the cache, with a pool", resident=0.3, pool=0.3, stream="auto", staging=4, past_cache=True),
-    Run(name="through the cache again", resident=0.3),
     Run(name="hurried", resident=0.3, pool=0.3, stream="auto", staging=4, window=64, insert_cap=2, wait=False),
 )
 
@@ -59,11 +55,6 @@ def test_whatever_memory_holds_logits_are_those_of_stock_bit_by_bit(shape, model
             assert facts["cold_bytes"] >= facts["cold_reads"] > 0
             largest = max(facts["expert_bytes"])
             assert facts["in_memory"] <= max(run.resident * experts, largest), run.name
-        if run.name == "past the cache":
-            assert facts["own"] > 0, facts["not_own"]
-            assert facts["not_own"] == ""
-        elif not run.past_cache:
-            assert facts["own"] == 0
         if run.name == "all but one":
             assert facts["given_up"] > 0
 
@@ -77,17 +68,15 @@ def test_where_all_experts_fit_nothing_is_read_and_nothing_waits(models, stock, 
     np.testing.assert_array_equal(ours.logits["all"], stock["qwen3moe"].logits["stock"])
 
 
-@pytest.mark.parametrize("case", ["prompt", "prompt past the cache"])
-def test_a_prompt_reads_each_expert_that_it_needs_once(models, tmp_path, case):
+def test_a_prompt_reads_each_expert_that_it_needs_once(models, tmp_path):
     out = tmp_path / "out.npz"
-    run_child(PROGRAM, case, str(models["qwen3moe"]), str(out))
+    run_child(PROGRAM, "prompt", str(models["qwen3moe"]), str(out))
     with np.load(out) as stored:
         assert stored["routed"] > 0
         assert stored["cold_experts"] == stored["routed"]
         assert stored["cold_bytes"] == stored["routed_bytes"]
         slices = stored["routed"] * stored["tensors"]
-        # As they lie in the file: what follows each other is read at once, but in memory that is each expert's own.
-        assert stored["cold_reads"] < slices if case == "prompt" else stored["cold_reads"] == slices
+        assert stored["cold_reads"] < slices  # what follows each other in the file is read at once
 
 
 def test_the_hottest_experts_are_locked_as_far_as_the_system_allows(models, tmp_path):
@@ -95,10 +84,40 @@ def test_the_hottest_experts_are_locked_as_far_as_the_system_allows(models, tmp_
     run_child(PROGRAM, "locks", str(models["qwen3moe"]), str(out))
     with np.load(out) as stored:
         assert 0 < stored["locked"] <= stored["asked"] or "RLIMIT_MEMLOCK" in str(stored["limit"])
-        assert (stored["locked_pages"] > 0) == (stored["locked"] > 0)
+        assert stored["locked_pages"] == stored["locked"]
         assert stored["left"] == 0  # without a budget the system decides
         assert stored["refused"] == 0
         assert "RLIMIT_MEMLOCK" in str(stored["words"])
+
+
+def test_where_the_process_has_no_mapping_left_that_is_the_reason(models, tmp_path):
+    out = tmp_path / "out.npz"
+    run_child(PROGRAM, "mappings", str(models["qwen3moe"]), str(out))
+    with np.load(out) as stored:
+        if stored["skipped"]:
+            pytest.skip("a process may have very many mappings here")
+        assert "vm.max_map_count" in str(stored["words"])
+        assert stored["pages"] >= stored["locked"] > 0  # where it has none, the system may refuse to unlock, too
+
+
+def test_until_somebody_says_what_memory_may_hold_the_system_decides(models, stock, tmp_path):
+    """From the load to the engine's own choice: all as without the device, whatever orders come early."""
+    out = tmp_path / "out.npz"
+    run_child(PROGRAM, "undecided", str(models["qwen3moe"]), str(out))
+    with np.load(out) as stored:
+        assert not stored["told"].any()
+        for name in ("logits", "again"):
+            np.testing.assert_array_equal(stored[name], stock["qwen3moe"].logits["stock"])
+        assert stored["cold"] == 0
+        assert stored["budget"] > 0
+
+
+def test_who_is_told_of_a_failure_sees_it_counted_whoever_reads_meanwhile(tmp_path):
+    model, out = tmp_path / "model.gguf", tmp_path / "out.npz"
+    mixtral(model)
+    run_child(PROGRAM, "failures", str(model), str(out))
+    with np.load(out) as stored:
+        assert (np.diff(stored["seen"]) > 0).all()
 
 
 def test_orders_from_other_threads_while_decoding_change_no_bit(models, stock, tmp_path):
@@ -119,11 +138,10 @@ def test_a_file_that_was_replaced_under_us_is_read_as_it_was(models, stock, tmp_
         assert stored["cold"] > 0
 
 
-@pytest.mark.parametrize("case", ["cut", "cut past the cache"])
-def test_a_file_that_was_cut_short_under_us_fails_the_batch_and_says_so(tmp_path, case):
+def test_a_file_that_was_cut_short_under_us_fails_the_batch_and_says_so(tmp_path):
     model, out = tmp_path / "model.gguf", tmp_path / "out.npz"
     mixtral(model)
-    run_child(PROGRAM, case, str(model), str(out))
+    run_child(PROGRAM, "cut", str(model), str(out))
     with np.load(out) as stored:
         assert stored["result"] < 0  # what the engine turns into words
         assert stored["failures"] > 0

@@ -1,8 +1,10 @@
 """A model file that is changed, replaced or gone while it is mapped: said in words, and never a wrong answer."""
 
+import mmap
 import os
 import shutil
 import sys
+import time
 
 import pytest
 from engine_driver import GREEDY, QUESTION, answer, plan_for
@@ -53,6 +55,82 @@ def test_bytes_written_into_a_file_are_refused_every_time(files, data):
         assert caught.value.code is ErrorCode.MODEL_DAMAGED
 
 
+def touch(path) -> None:
+    """Another time, and the same bytes."""
+    before = path.stat().st_mtime_ns
+    os.utime(path, ns=(before + 10**9, before + 10**9))
+
+
+def test_a_new_time_alone_is_no_change(files):
+    watched = changed(files)
+    for _ in range(2):
+        touch(files[0])
+        assert watched.check() == []
+
+
+def test_bytes_written_after_a_new_time_are_found(files):
+    watched = changed(files)
+    touch(files[0])
+    assert watched.check() == []
+    files[0].write_bytes(b"x" * 50 + b"y" * 50)
+    with pytest.raises(AppError, match=r"a-1\.gguf"):
+        watched.check()
+
+
+@pytest.fixture
+def large(tmp_path):
+    """Larger than what is read of its head, so that the rest is sampled."""
+    path = tmp_path / "large.gguf"
+    path.write_bytes(os.urandom(MIB) * 40)
+    return path
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells of writing")
+def test_a_single_byte_written_between_the_samples_is_found(large):
+    watched = changed([large])
+    with large.open("r+b") as file:
+        file.seek(30 * MIB + 12345)
+        before = file.read(1)[0]
+        file.seek(-1, os.SEEK_CUR)
+        file.write(bytes([before ^ 1]))
+    with pytest.raises(AppError) as caught:
+        watched.check()
+    assert "written to" in caught.value.detail
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells of writing")
+def test_bytes_written_into_a_file_that_has_another_name_now_are_found(large):
+    watched = changed([large])
+    moved = large.rename(large.with_suffix(".moved"))
+    assert len(watched.check()) == 1
+    moved.write_bytes(b"y")
+    with pytest.raises(AppError, match=r"large\.gguf"):
+        watched.check()
+
+
+@pytest.mark.parametrize("at", [0, 17 * MIB, 40 * MIB - 300 * 1024], ids=["head", "middle", "end"])
+def test_bytes_written_through_a_mapping_are_found_by_samples(large, at):
+    """No system tells of these."""
+    watched = changed([large])
+    with large.open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
+        mapped[at : at + 300 * 1024] = bytes(300 * 1024)
+    touch(large)
+    with pytest.raises(AppError) as caught:
+        watched.check()
+    assert caught.value.detail == "other bytes of the same number"
+
+
+def test_of_a_file_of_a_terabyte_little_is_read(tmp_path):
+    path = tmp_path / "sparse.gguf"
+    with path.open("wb") as file:
+        file.truncate(1 << 40)
+    watched = changed([path])
+    touch(path)
+    started = time.monotonic()
+    assert watched.check() == []
+    assert time.monotonic() - started < 10
+
+
 def test_another_file_in_its_place_is_told_once(files):
     watched = changed(files)
     replace(files[0], b"y" * 100)
@@ -101,6 +179,13 @@ def say(client) -> str:
 
 def load(client, path, budget):
     client.request(protocol.Load, protocol.Loaded, plan=plan_for(path, **ALONE, resident_bytes=budget))
+
+
+def write_zeros(path) -> None:
+    """Other bytes of the same size, in the middle of the file."""
+    with path.open("r+b") as file:
+        file.seek(path.stat().st_size // 2)
+        file.write(bytes(MIB))
 
 
 def failed(client) -> AppError:
@@ -158,10 +243,19 @@ def test_other_bytes_of_the_same_size_written_into_the_file_give_no_answer(own_c
     with EngineClient() as client:
         load(client, own_copy, budget)
         say(client)
-        with own_copy.open("r+b") as file:
-            file.seek(own_copy.stat().st_size // 2)
-            file.write(bytes(MIB))
+        write_zeros(own_copy)
         assert failed(client).code is ErrorCode.MODEL_DAMAGED
+
+
+@not_on_windows
+def test_a_file_that_was_touched_goes_on_answering_and_nothing_is_told(own_copy):
+    said: list[protocol.LogLine] = []
+    with EngineClient(on_log=said.append) as client:
+        load(client, own_copy, None)
+        text = say(client)
+        touch(own_copy)
+        assert say(client) == text
+    assert [line for line in said if line.level == "warning"] == []
 
 
 @not_on_windows
@@ -172,7 +266,7 @@ def test_bytes_written_while_it_answers_give_no_answer_that_counts(own_copy):
         with pytest.raises(AppError) as caught:
             for event in client.events(request, protocol.Finished):
                 if isinstance(event, protocol.Token) and event.count == 1:
-                    os.utime(own_copy, ns=(1, 1))
+                    write_zeros(own_copy)
     assert caught.value.code is ErrorCode.MODEL_DAMAGED
 
 

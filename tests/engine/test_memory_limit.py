@@ -10,6 +10,7 @@ from memory_group import MemoryGroup, drop_pages
 from app.engine import protocol
 from app.engine.client import EngineClient
 from app.errors import AppError, ErrorCode
+from app.hardware.probe import probe
 from app.hardware.samples import MAIN_MEMORY
 from app.hardware.sampling import Sampler
 
@@ -66,6 +67,22 @@ def test_samples_tell_what_is_available_below_a_limit_on_the_engine_alone():
             with contextlib.closing(Sampler(pid, ())) as sampler:
                 told.append(sampler.sample(frozenset((MAIN_MEMORY,))).ram_available_bytes)
     assert 0 < told[0] < limit < told[1]
+
+
+def test_the_probe_counts_the_limit_on_the_engine_and_not_that_on_the_app(tmp_path):
+    """As where a desktop put the app into a group of its own after it had started the engine."""
+    limit = 512 << 20
+    with MemoryGroup(limit) as group, EngineClient(group.command) as client:
+        devices = client.request(protocol.ListDevices, protocol.Devices)
+        machine = probe(tmp_path, devices.gpus, devices.build)
+    assert group.folder.name in devices.build.control_groups
+    assert machine.ram.total_bytes == limit
+    assert machine.ram.available_bytes < limit
+    assert any("on the engine's memory" in note for note in machine.notes)
+    with EngineClient() as client:
+        ours = client.request(protocol.ListDevices, protocol.Devices)
+    assert ours.build.control_groups == ""
+    assert probe(tmp_path, ours.gpus, ours.build).ram.total_bytes > limit
 
 
 def test_a_limit_leaves_no_group_behind_when_the_test_in_it_fails(demo_model):

@@ -49,6 +49,36 @@ void remark_what_lacks(const Context & context, Pool & pool) {
     }
 }
 
+// Why experts of the mapped file are not page-locked: whole tensors would be, in memory and for good, beside a budget
+// for some. Empty where they may be.
+std::string why_not_locked(const DiskLane & disk) {
+    return disk.holds_some() ? "main memory may keep " + std::to_string(disk.budget()) + " of their " +
+                                   std::to_string(disk.total()) + " bytes."
+                             : "";
+}
+
+// After a change of what main memory may hold. What may be locked now is so by the next set_pool.
+void let_locks_go(Context & context) {
+    const std::string because = why_not_locked(context.disk);
+    for (const auto & [name, pool] : context.pools) {
+        if (because.empty() && !pool->locks.spares_mapped()) {
+            continue;
+        }
+        pool->locks.spare_mapped(because.empty() ? "its pool was set while not all of them could stay in main memory."
+                                                 : because);
+        for (const auto & [index, layer] : context.layers) {
+            if (layer->device == name) {
+                pool->copier.wait_for(index);
+                pool->lock_host(*layer);
+            }
+        }
+        if (pool->result() == EXPERT_DEVICE_OK) {
+            pool->forget_failure();
+            remark_what_lacks(context, *pool);
+        }
+    }
+}
+
 int32_t resize_layers(Context & context, Pool & pool, uint64_t bytes) {
     std::map<int32_t, int32_t> slots;
     {
@@ -133,14 +163,12 @@ void apply_pending(Context & context) {
     if (changes.settings) {
         context.settings = *changes.settings;
     }
-    if (changes.reading >= 0) {
-        context.disk.set_reading(context.layers, changes.reading == EXPERT_DEVICE_PAST_CACHE);
-    }
     if (changes.most_locked) {
         context.disk.set_most_locked(*changes.most_locked);
     }
     if (changes.resident_bytes) {
         context.disk.set_budget(context.layers, *changes.resident_bytes);
+        let_locks_go(context);
     }
     if (changes.release) {
         context.disk.release(context.layers);
@@ -263,6 +291,7 @@ int32_t set_pool(Context & context, const std::string & device, uint64_t pool_by
         pool = found.get();
         pool->requested = pool_bytes;
         pool->locks.set_most(pool_bytes == 0 && staging_bytes == 0 ? 0 : context.lock_bytes);
+        pool->locks.spare_mapped(why_not_locked(context.disk));
         if (pool->usable()) {
             pool->forget_failure();
         } else if (pool_bytes > 0 || staging_bytes > 0) {

@@ -15,20 +15,12 @@ constexpr int32_t batches_between_looks = 16;
 constexpr int32_t batches_until_trust = 32;
 constexpr uint64_t faults_to_look = 8;
 constexpr double least_share = 0.97;  // of an expert's bytes: the pages at its edges are its neighbours', too
-// Own memory is given back below that: the system cannot take it, and would begin to swap.
-constexpr uint64_t least_available = uint64_t{192} << 20;
 
 }  // namespace
 
 Reader & DiskLane::reader() {
     if (!reader_) {
-        Reader::Calls calls;
-        if (own_) {
-            calls.ask = [own = own_](ByteRange range) { own->ask(range); };
-            calls.bring = [own = own_](ByteRange range) { return own->bring(range); };
-            calls.let_go = [own = own_](ByteRange range) { own->let_go(range); };
-        }
-        reader_ = std::make_unique<Reader>(Reader::usual_threads, std::move(calls));
+        reader_ = std::make_unique<Reader>();
     }
     return *reader_;
 }
@@ -69,6 +61,7 @@ std::vector<ExpertPlace> DiskLane::look(const Layers & layers) {
 void DiskLane::forget_loading() {
     if (reader_) {
         reader_->drop_waiting();
+        reader_->drop_letting_go();  // who forgets looks again, and gives up again what is too much
     }
     for (const auto & [place, ticket] : loading_) {
         ticket->unwanted.store(true);
@@ -94,36 +87,13 @@ void DiskLane::set_reading_singly(const Layers & layers, bool singly) {
     }
 }
 
-bool DiskLane::choose_memory() {
-    const bool own = past_cache_ && budget_ > 0 && table_.total() > budget_;
-    if (own == (own_ != nullptr)) {
-        return false;
-    }
-    unlock_all();
-    loading_.clear();
-    reader_.reset();
-    own_.reset();
-    if (own) {
-        own_ = std::make_shared<OwnPages>();
-    }
-    return true;
-}
-
-void DiskLane::set_reading(const Layers & layers, bool past_cache) {
-    past_cache_ = past_cache;
-    if (budget_ > 0 && choose_memory()) {
-        set_budget(layers, budget_);
-    }
-}
-
 void DiskLane::set_budget(const Layers & layers, uint64_t bytes) {
     budget_ = bytes;
     table_.set_budget(bytes);
-    lock_refused_.clear();
+    forget_refusals();
     batches_since_lock_ = 0;
     if (bytes == 0) {
-        unlock_all();
-        choose_memory();
+        locks_.unlock_all_but({});
         set_reading_singly(layers, false);
         loading_.clear();
         known_.clear();
@@ -134,10 +104,7 @@ void DiskLane::set_budget(const Layers & layers, uint64_t bytes) {
     }
     const bool warming = !loading_.empty();
     forget_loading();
-    std::vector<ExpertPlace> in_part = look(layers);
-    if (choose_memory()) {
-        in_part = look(layers);
-    }
+    const std::vector<ExpertPlace> in_part = look(layers);
     if (table_.total() > bytes) {
         give_up(in_part);
     }
@@ -158,7 +125,7 @@ void DiskLane::give_up(const std::vector<ExpertPlace> & places) {
             load->second->unwanted.store(true);
             loading_.erase(load);
         }
-        unlock(place);
+        locks_.unlock({place.layer, place.expert});
         for_slices(*known_.at(place.layer), place.expert, [&](ByteRange slice) { ranges.push_back(slice); });
     }
     if (!ranges.empty()) {
@@ -180,16 +147,6 @@ void DiskLane::found_stale(const Layer & layer) {
     table_.set_budget(std::max(budget_ / 4, now > bytes ? now - bytes : 0));
 }
 
-void DiskLane::leave_room() {
-    const uint64_t available = pages::available_memory(), now = table_.budget();
-    if (available < least_available) {
-        const uint64_t lack = least_available - available;
-        batches_since_stale_ = 0;
-        table_.set_budget(std::max(budget_ / 4, now > lack ? now - lack : 0));
-        trim();
-    }
-}
-
 void DiskLane::begin_batch(const Layers & layers) {
     if (budget_ == 0) {
         return;
@@ -198,19 +155,13 @@ void DiskLane::begin_batch(const Layers & layers) {
     lock_hottest(layers);
     if (on_) {
         for (auto load = loading_.begin(); batches_since_look_ > batches_between_looks && load != loading_.end();) {
-            if (load->second->over() && load->second->failed.load()) {
+            if (load->second->over() && load->second->failed()) {
                 table_.remove({load->first.first, load->first.second});
             }
             load = load->second->over() ? loading_.erase(load) : std::next(load);
         }
-        if (own_ && batches_since_look_ % batches_between_looks == 0) {
-            leave_room();
-        }
         if (table_.budget() < budget_ && ++batches_since_stale_ > batches_until_trust) {
             batches_since_stale_ = 0;
-            if (own_ && pages::available_memory() < 2 * least_available) {
-                return;
-            }
             table_.set_budget(std::min(budget_, table_.budget() + table_.expert_bytes(known_.begin()->first)));
         }
     } else if (batches_since_look_ > batches_between_looks) {

@@ -29,13 +29,6 @@ int32_t expert_device_set_resident(int64_t context, uint64_t bytes) {
     return ask_of_disk(context, [&](ed::Pending & pending) { pending.resident_bytes = bytes; });
 }
 
-int32_t expert_device_set_reading(int64_t context, int32_t reading) {
-    if (reading != EXPERT_DEVICE_THROUGH_CACHE && reading != EXPERT_DEVICE_PAST_CACHE) {
-        return EXPERT_DEVICE_BAD_ARGUMENT;
-    }
-    return ask_of_disk(context, [&](ed::Pending & pending) { pending.reading = reading; });
-}
-
 int32_t expert_device_set_memory_lock(int64_t context, uint64_t most_bytes) {
     return ask_of_disk(context, [&](ed::Pending & pending) { pending.most_locked = most_bytes; });
 }
@@ -58,6 +51,7 @@ int32_t expert_device_read_memory(int64_t context, expert_device_memory * out) {
     *out = {};
     return with_context(context, [&](ed::Context & found) {
         for_readers(found, found.shown_memory, *out, [&] { found.disk.read(*out); });
+        found.disk.read_failures(*out);
         return EXPERT_DEVICE_OK;
     });
 }

@@ -52,7 +52,7 @@ void DiskLane::begin(Layer & layer, const std::vector<Pair> & pairs, bool decodi
         const auto load = loading_.find({layer.index, expert});
         bool in = table_.holds(place);
         if (load != loading_.end()) {
-            in = in && load->second->over() && !load->second->failed.load();
+            in = in && load->second->over() && !load->second->failed();
             load->second->unwanted.store(!in);
             loading_.erase(load);
         } else if (in && !in_memory(layer, expert)) {
@@ -89,7 +89,7 @@ void DiskLane::read_in(const Layer & layer, std::vector<Wanted> & wanted, size_t
         Part * last = nullptr;  // the next expert's bytes may follow it
         for (size_t i = begin; i < end; ++i) {
             const char * from = tensor.expert(wanted[i].expert);
-            if (!own_ && last != nullptr && last->job.range.end() == from &&
+            if (last != nullptr && last->job.range.end() == from &&
                 last->job.range.bytes + tensor.bytes <= most_read_at_once) {
                 last->job.range.bytes += tensor.bytes;
                 last->job.tickets.push_back(wanted[i].ticket);
@@ -156,8 +156,8 @@ bool DiskLane::next(std::vector<uint8_t> & came) {
         if (got >= wave && !(decoding_ && wanted.ticket->over())) {
             break;
         }
-        if (!reader().wait(*wanted.ticket)) {
-            ++failures_;
+        if (const Brought how = reader().wait(*wanted.ticket); how != Brought::all) {
+            (how == Brought::unreadable ? unreadable_ : refused_).fetch_add(1);
             table_.keep({layer_->index, wanted.expert}, false);
             table_.remove({layer_->index, wanted.expert});
             return false;

@@ -3,14 +3,15 @@
 #pragma once
 
 #include "expert_device.h"
+#include "hot_locks.h"
 #include "layer.h"
-#include "own_pages.h"
 #include "pages.h"
 #include "pool.h"
 #include "reader.h"
 #include "resident.h"
 #include "routing.h"
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -31,10 +32,9 @@ struct DiskFacts {
 // Used with the context's lock held.
 class DiskLane {
   public:
-    // At most so many bytes of experts are kept in memory; 0 leaves them to the system, as in the beginning.
+    // At most so many bytes of experts are kept in memory; 0 leaves them to the system, as in the beginning: then the
+    // lane knows no expert, and reads, gives up and locks none of its own accord.
     void set_budget(const Layers & layers, uint64_t bytes);
-    // Whether missing experts are read past the system's cache, into memory of our own, while not all may stay.
-    void set_reading(const Layers & layers, bool past_cache);
     // So much of the hottest that is in memory is locked there, as far as the system allows.
     void set_most_locked(uint64_t bytes);
     // Reads the hottest in, in the background; they take the place of colder ones.
@@ -46,6 +46,10 @@ class DiskLane {
     void begin_batch(const Layers & layers);
     // Whether a layer's routing must be shown to `begin`. Not so while all experts are in memory: then nothing is done.
     bool on() const { return on_; }
+    // Whether memory may hold only some of the experts.
+    bool holds_some() const { return budget_ > 0 && table_.total() > budget_; }
+    uint64_t budget() const { return budget_; }
+    uint64_t total() const { return table_.total(); }
 
     // A layer is computed: asks for the experts of `pairs` that memory lacks. None of those pairs' experts leaves
     // before `end`, but for those that were handed out by `next` and by a later `next` again.
@@ -62,6 +66,8 @@ class DiskLane {
     void end(DiskFacts & facts);
 
     void read(expert_device_memory & out) const;
+    // Of `out`, what could not be read. From any thread, without the lock: who is told of a failure is to see it here.
+    void read_failures(expert_device_memory & out) const;
     // 1 where an expert is in memory, by layer and expert; 1 for all that this lane does not care for.
     void residents(const Layers & layers, uint8_t * out, int32_t n_layers, int32_t n_experts) const;
 
@@ -83,22 +89,18 @@ class DiskLane {
     void read_in(const Layer & layer, std::vector<Wanted> & wanted, size_t begin, size_t end, bool urgent);
     void give_up(const std::vector<ExpertPlace> & places);
     void found_stale(const Layer & layer);
-    bool choose_memory();  // true where it is another now: all that was asked for is forgotten
-    void leave_room();
     void lock_hottest(const Layers & layers);
-    void unlock(ExpertPlace place);
-    void unlock_all();
+    void lock_more(const std::vector<ExpertPlace> & wanted);
+    void forget_refusals();
     Reader & reader();
 
     ResidentTable table_;
     std::map<int32_t, const Layer *> known_;
     std::map<std::pair<int32_t, int32_t>, TicketPtr> loading_;  // not waited for, by layer and expert
-    std::shared_ptr<OwnPages> own_;                             // the reader's threads use it, too
     std::unique_ptr<Reader> reader_;
-    bool past_cache_ = false;
-    std::map<std::pair<int32_t, int32_t>, uint64_t> locked_;  // bytes, by layer and expert
-    uint64_t locked_bytes_ = 0, most_locked_ = 0;
-    std::string lock_refused_;  // in words
+    HotLocks locks_;
+    uint64_t most_locked_ = 0, lockable_ = UINT64_MAX;  // as was asked; as far as the system refused no more
+    std::string lock_refused_;                          // why, in words
     int32_t batches_since_lock_ = 0;
     uint64_t budget_ = 0;  // as was asked; the table's is less where the system takes more than we gave up
     bool on_ = false;
@@ -106,7 +108,8 @@ class DiskLane {
     uint64_t faults_ = 0;
     int32_t batches_since_look_ = 0, batches_since_stale_ = 0;
     uint32_t sampled_ = 0;
-    uint64_t stale_ = 0, evicted_ = 0, failures_ = 0;
+    uint64_t stale_ = 0, evicted_ = 0;
+    std::atomic<uint64_t> unreadable_{0}, refused_{0};  // experts that could not be read, by why
 
     // The visit.
     const Layer * layer_ = nullptr;

@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <set>
 #include <string>
+#include <vector>
 
 namespace expert_device {
 
@@ -32,6 +34,16 @@ std::vector<Candidate> by_heat(const Layers & layers) {
     std::stable_sort(found.begin(), found.end(),
                      [](const Candidate & a, const Candidate & b) { return a.heat > b.heat; });
     return found;
+}
+
+std::vector<HotLocks::Slice> slices_of(const Layer & layer, int32_t expert) {
+    std::vector<HotLocks::Slice> slices;
+    for (const ExpertTensor & tensor : layer.tensors) {
+        if (is_mapped(tensor.tensor)) {
+            slices.push_back({tensor.data, static_cast<size_t>(tensor.bytes), expert});
+        }
+    }
+    return slices;
 }
 
 }  // namespace
@@ -81,7 +93,7 @@ void DiskLane::release(const Layers & layers) {
     for (const auto & [index, layer] : layers) {
         know(*layer);
     }
-    unlock_all();
+    locks_.unlock_all_but({});
     std::vector<ExpertPlace> all;
     table_.clear(all);
     all.clear();
@@ -91,6 +103,10 @@ void DiskLane::release(const Layers & layers) {
         }
     }
     give_up(all);
+    if (budget_ == 0) {  // from here on the system decides again, and the lane knows none
+        known_.clear();
+        table_ = ResidentTable();
+    }
     update();
 }
 
@@ -98,17 +114,23 @@ void DiskLane::release(const Layers & layers) {
 
 void DiskLane::set_most_locked(uint64_t bytes) {
     most_locked_ = bytes;
+    forget_refusals();
+    locks_.unlock_all_but({});
+}
+
+void DiskLane::forget_refusals() {
+    lockable_ = UINT64_MAX;
     lock_refused_.clear();
-    unlock_all();
 }
 
 void DiskLane::lock_hottest(const Layers & layers) {
-    if (most_locked_ == 0 || ++batches_since_lock_ <= batches_between_locks || !lock_refused_.empty()) {
+    if (most_locked_ == 0 || lockable_ == 0 || ++batches_since_lock_ <= batches_between_locks) {
         return;
     }
     batches_since_lock_ = 0;
-    const uint64_t most = std::min(most_locked_, budget_);
-    std::map<std::pair<int32_t, int32_t>, uint64_t> wanted;
+    const uint64_t most = std::min({most_locked_, budget_, lockable_});
+    std::vector<ExpertPlace> wanted;
+    std::set<HotLocks::Name> names;
     uint64_t bytes = 0;
     for (const Candidate & each : by_heat(layers)) {
         const auto [layer, expert] = each.place;
@@ -119,52 +141,49 @@ void DiskLane::lock_hottest(const Layers & layers) {
             continue;
         }
         if (table_.holds(each.place) && loading_.count({layer, expert}) == 0) {
-            wanted[{layer, expert}] = table_.expert_bytes(layer);
+            wanted.push_back(each.place);
+            names.insert({layer, expert});
             bytes += table_.expert_bytes(layer);
         }
     }
-    std::vector<ExpertPlace> cooled;
-    for (const auto & [known, its] : locked_) {
-        if (wanted.count(known) == 0) {
-            cooled.push_back({known.first, known.second});
-        }
-    }
-    for (const ExpertPlace place : cooled) {
-        unlock(place);
-    }
+    locks_.unlock_all_but(names);
+    lock_more(wanted);
+}
+
+void DiskLane::lock_more(const std::vector<ExpertPlace> & wanted) {
+    bool no_range = false;
     int32_t n = 0;
-    for (const auto & [known, its] : wanted) {
-        if (locked_.count(known) != 0 || n == most_locked_at_once) {
+    for (const ExpertPlace place : wanted) {
+        const HotLocks::Name name{place.layer, place.expert};
+        if (n == most_locked_at_once) {
+            break;
+        }
+        if (locks_.holds(name)) {
+            continue;
+        }
+        pages::LockAnswer answer;
+        const HotLocks::Result result = locks_.lock(name, slices_of(*known_.at(place.layer), place.expert), answer);
+        if (result == HotLocks::Result::no_range) {
+            no_range = true;  // a colder one may lie beside one that is locked
             continue;
         }
         ++n;
-        bool locked = true;
-        const Layer & layer = *known_.at(known.first);
-        for_slices(layer, known.second, [&](ByteRange slice) { locked = locked && pages::lock(slice); });
-        if (!locked) {
-            for_slices(layer, known.second, pages::unlock);
-            lock_refused_ = "Of experts' memory " + std::to_string(locked_bytes_) +
-                            " bytes are locked and no more: the system lets this process lock " + pages::lock_limit() +
-                            ".";
+        if (result == HotLocks::Result::refused) {
+            lock_refused_ = answer.why;
+            if (!answer.later) {
+                lockable_ = 0;
+                for (const HotLocks::Name & held : locks_.names()) {
+                    lockable_ += table_.expert_bytes(held.first);
+                }
+            }
             return;
         }
-        locked_[known] = its;
-        locked_bytes_ += its;
     }
-}
-
-void DiskLane::unlock(ExpertPlace place) {
-    const auto found = locked_.find({place.layer, place.expert});
-    if (found != locked_.end()) {
-        for_slices(*known_.at(place.layer), place.expert, pages::unlock);
-        locked_bytes_ -= found->second;
-        locked_.erase(found);
-    }
-}
-
-void DiskLane::unlock_all() {
-    while (!locked_.empty()) {
-        unlock({locked_.begin()->first.first, locked_.begin()->first.second});
+    if (no_range) {
+        lock_refused_ = "they lie in " + std::to_string(locks_.ranges()) +
+                        " ranges apart from each other, and each takes two of the mappings that a process may have.";
+    } else if (lockable_ == UINT64_MAX) {
+        lock_refused_.clear();
     }
 }
 
@@ -177,12 +196,19 @@ void DiskLane::read(expert_device_memory & out) const {
     out.total = table_.total();
     out.evictions = evicted_;
     out.stale = stale_;
-    out.failures = failures_;
-    out.locked = locked_bytes_;
-    out.own = own_ ? own_->bytes() : 0;
+    out.locked = locks_.bytes();
     out.on = on_ ? 1 : 0;
-    const std::string own = own_ ? own_->reason() : "";
-    std::snprintf(out.reason, sizeof out.reason, "%s", (own.empty() ? lock_refused_ : own).c_str());
+    std::string words;
+    if (!lock_refused_.empty()) {
+        words =
+            "Of experts' memory " + std::to_string(locks_.bytes()) + " bytes are locked and no more: " + lock_refused_;
+    }
+    std::snprintf(out.reason, sizeof out.reason, "%s", words.c_str());
+}
+
+void DiskLane::read_failures(expert_device_memory & out) const {
+    out.failures = unreadable_.load();
+    out.refused = refused_.load();
 }
 
 void DiskLane::residents(const Layers & layers, uint8_t * out, int32_t n_layers, int32_t n_experts) const {

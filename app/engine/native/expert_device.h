@@ -16,7 +16,7 @@ extern "C" {
 #endif
 
 // Changes whenever a signature or the meaning of a value here does.
-#define EXPERT_DEVICE_ABI 5
+#define EXPERT_DEVICE_ABI 6
 
 enum expert_device_result {
     EXPERT_DEVICE_OK = 0,
@@ -41,11 +41,6 @@ enum expert_device_phase {
 enum expert_device_residency {
     EXPERT_DEVICE_MAPPED = 0,    // experts stay in the file mapping
     EXPERT_DEVICE_REPACKED = 1,  // tensors that the CPU has a faster layout for are copied into it, as stock does
-};
-
-enum expert_device_reading {
-    EXPERT_DEVICE_THROUGH_CACHE = 0,  // missing experts are read into the system's cache, which gives memory up at need
-    EXPERT_DEVICE_PAST_CACHE = 1,     // into memory of the process, which takes a third of the processor's time
 };
 
 enum expert_device_policy_kind {
@@ -109,13 +104,13 @@ struct expert_device_totals {
     uint64_t evictions;  // experts that lost their slot to another
     uint64_t inserted_bytes;
     uint64_t streamed_bytes;
-    uint64_t layers;      // expert layers computed
-    uint64_t total_ns;    // in all of them, begin to end
-    uint64_t cpu_ns;      // the CPU's products in them
-    uint64_t gpu_ns;      // from launch to the GPU's end, as seen from the CPU
-    uint64_t wait_ns;     // of it, waiting with the CPU idle
-    uint64_t gather_ns;   // reading ids, building inputs, uploads, launching
-    uint64_t scatter_ns;  // reading back and writing rows
+    uint64_t layers;        // expert layers computed
+    uint64_t total_ns;      // in all of them, begin to end
+    uint64_t cpu_ns;        // the CPU's products in them
+    uint64_t gpu_ns;        // from launch to the GPU's end, as seen from the CPU
+    uint64_t wait_ns;       // of it, waiting with the CPU idle
+    uint64_t gather_ns;     // reading ids, building inputs, uploads, launching
+    uint64_t scatter_ns;    // reading back and writing rows
     uint64_t cold_experts;  // that main memory lacked, once for each layer and batch
     uint64_t cold_reads;    // ranges of the file that were asked for
     uint64_t cold_bytes;
@@ -156,10 +151,10 @@ struct expert_device_memory {
     uint64_t evictions;  // experts that were given up
     uint64_t stale;      // experts that were found missing though they were not given up
     uint64_t failures;   // experts that could not be read: the file is shorter now, or its drive failed
+    uint64_t refused;    // experts that the system had no memory to read in for
     uint64_t locked;     // bytes of the hottest experts that the system may not take
-    uint64_t own;        // bytes that were read past the system's cache: the system may only swap them out
     int32_t on;          // 0 while nothing needs to be read
-    char reason[256];    // in words, why no more is locked, or why the cache is read through; empty when all is well
+    char reason[256];    // in words, why no more is locked; empty when all is well
 };
 
 struct expert_device_rates {
@@ -215,6 +210,8 @@ EXPERT_DEVICE_API int32_t expert_device_read_pool(int64_t context, const char * 
 
 // At most so many bytes of main memory that hold experts are page-locked from the next set_pool on, for each device
 // that copies faster from such memory; 0, as in the beginning, for none. Where it cannot be had, copies go on without.
+// Experts of the mapped file only while all of them may stay in main memory: none is locked, and what was is let go,
+// once set_resident allows fewer. Whole tensors are locked, and most of each would not stay.
 EXPERT_DEVICE_API int32_t expert_device_set_host_lock(int64_t context, uint64_t most_bytes);
 
 EXPERT_DEVICE_API int32_t expert_device_set_policy(int64_t context, const struct expert_device_policy * policy);
@@ -255,12 +252,9 @@ EXPERT_DEVICE_API int32_t expert_device_read_trace(int64_t context, struct exper
                                                    int32_t limit, uint64_t * dropped);
 
 // At most `bytes` of the experts that lie in the mapped file stay in main memory from now on: those that are missing are
-// read when a layer's routing is known, all at once, and the least recently used are given up. 0: the system decides.
+// read when a layer's routing is known, all at once, and the least recently used are given up. 0, as in the
+// beginning, leaves them to the system, as without this device: then all count as in memory, and none is locked.
 EXPERT_DEVICE_API int32_t expert_device_set_resident(int64_t context, uint64_t bytes);
-
-// How missing experts are read while not all may stay in memory (enum expert_device_reading): THROUGH_CACHE in the
-// beginning, and where the system cannot do otherwise.
-EXPERT_DEVICE_API int32_t expert_device_set_reading(int64_t context, int32_t reading);
 
 // At most so many bytes of the hottest experts that lie in the mapped file and are in memory are locked there, while
 // there is a budget; 0, as in the beginning, for none. What the system refuses stays as it is: see `reason`.
@@ -269,7 +263,7 @@ EXPERT_DEVICE_API int32_t expert_device_set_memory_lock(int64_t context, uint64_
 // Reads the hottest experts in, in the background, as many as the budget allows; without a budget nothing happens.
 EXPERT_DEVICE_API int32_t expert_device_warm_up(int64_t context);
 
-// Gives up the main memory that mapped experts take.
+// Gives up the main memory that mapped experts take; also where the system decides what stays.
 EXPERT_DEVICE_API int32_t expert_device_release(int64_t context);
 
 EXPERT_DEVICE_API int32_t expert_device_read_memory(int64_t context, struct expert_device_memory * out);

@@ -40,7 +40,6 @@ int32_t layer_of(const char * name);
 struct Pending {
     std::vector<expert_device_pin_entry> pins;
     std::optional<expert_device_policy> settings;
-    int32_t reading = -1;  // enum expert_device_reading
     std::optional<uint64_t> resident_bytes, most_locked;
     bool warm_up = false, release = false;  // of experts in main memory; the release first
 };

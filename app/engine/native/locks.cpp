@@ -50,12 +50,13 @@ void HostLocks::lock(Layer & layer) {
         const uintptr_t end = (from + tensor.bytes * static_cast<uint64_t>(layer.experts())) / page * page;
         const uintptr_t begin = (from + page - 1) / page * page;
         const uint64_t bytes = end > begin ? end - begin : 0;
+        const bool spared = spares_mapped() && is_mapped(tensor.tensor);
         if (tensor.locked_begin != nullptr) {
-            if (bytes_ > most_) {
+            if (bytes_ > most_ || spared) {
                 unlock_range(std::exchange(tensor.locked_begin, nullptr));
                 tensor.locked_end = nullptr;
             }
-        } else if (bytes > 0 && bytes_ + bytes <= most_ && !refused_) {
+        } else if (!spared && bytes > 0 && bytes_ + bytes <= most_ && !refused_) {
             refused_ = !lock_range(reinterpret_cast<const char *>(begin), bytes);
             if (!refused_) {
                 tensor.locked_begin = reinterpret_cast<const char *>(begin);
@@ -75,8 +76,12 @@ void HostLocks::unlock(Layer & layer) {
 }
 
 std::string HostLocks::shortfall(const std::string & device) const {
-    if (most_ == 0 || (register_ != nullptr && !refused_)) {
+    if (most_ == 0 || (register_ != nullptr && !refused_ && !spares_mapped())) {
         return {};
+    }
+    if (register_ != nullptr && spares_mapped()) {
+        return std::to_string(bytes_) + " bytes of main memory are page-locked for copies to " + device +
+               ", none of experts in the model file: " + spared_because_;
     }
     return register_ == nullptr ? device + " cannot lock main memory: copies to it are made without."
                                 : device + " refused to lock more than " + std::to_string(bytes_) +

@@ -20,6 +20,9 @@ class HostLocks {
 
     // How many bytes may be locked from now on; a device that refused before is asked again.
     void set_most(uint64_t bytes);
+    // Tensors in the mapped model file are not locked, for a reason in words; with none they may be again.
+    void spare_mapped(const std::string & because) { spared_because_ = because; }
+    bool spares_mapped() const { return !spared_because_.empty(); }
     // Locks what may be of the layer's tensors, or unlocks what may no longer be. No copy of the layer may be under way
     // or waiting: a copy of memory that is locked in part is an error on some devices, so `Layer::pieces` cuts there.
     void lock(Layer & layer);
@@ -40,6 +43,7 @@ class HostLocks {
     std::vector<std::pair<const char *, uint64_t>> held_;
     uint64_t bytes_ = 0, most_ = 0;
     bool refused_ = false;
+    std::string spared_because_;
 };
 
 }  // namespace expert_device

@@ -2,7 +2,6 @@
 #include "pages.h"
 
 #include <algorithm>
-#include <mutex>
 #include <vector>
 
 #if defined(_WIN32)
@@ -16,10 +15,10 @@
 #include <psapi.h>
 #else
 #include <cerrno>
-#include <cinttypes>
-#include <cstdio>
+#include <chrono>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <thread>
 #include <unistd.h>
 #endif
 
@@ -28,10 +27,6 @@ namespace expert_device {
 namespace pages {
 
 namespace {
-
-#if defined(_WIN32)
-std::mutex working_set;
-#endif
 
 uintptr_t address(const char * byte) {
     return reinterpret_cast<uintptr_t>(byte);
@@ -91,12 +86,12 @@ void ask(ByteRange range) {
 
 // The system reads on after PrefetchVirtualMemory in large pieces; a page that cannot be read raises an exception where
 // it is used, which ends the engine's process as it would without us.
-bool bring(ByteRange range) {
+Brought bring(ByteRange range) {
     const ByteRange all = outer(range);
     for (const char * byte = all.begin; byte < all.end(); byte += page_size()) {
         static_cast<void>(*const_cast<const volatile char *>(byte < range.begin ? range.begin : byte));
     }
-    return true;
+    return Brought::all;
 }
 
 void let_go(ByteRange range) {
@@ -104,51 +99,6 @@ void let_go(ByteRange range) {
     if (all.bytes > 0) {
         VirtualUnlock(pointer(all), all.bytes);  // of pages that are not locked: out of the working set
     }
-}
-
-bool map(ByteRange range) {
-    return bring(range);
-}
-
-// A process may lock a little less than its least working set: that grows first, and shrinks again where this fails.
-bool lock(ByteRange range) {
-    const ByteRange all = whole_pages(range);
-    SIZE_T least = 0, most = 0;
-    DWORD flags = 0;
-    if (all.bytes == 0) {
-        return true;
-    }
-    std::lock_guard<std::mutex> one_at_a_time(working_set);
-    if (!GetProcessWorkingSetSizeEx(GetCurrentProcess(), &least, &most, &flags) ||
-        !SetProcessWorkingSetSizeEx(GetCurrentProcess(), least + all.bytes, most + all.bytes, flags)) {
-        return false;
-    }
-    if (!VirtualLock(pointer(all), all.bytes)) {
-        SetProcessWorkingSetSizeEx(GetCurrentProcess(), least, most, flags);
-        return false;
-    }
-    return true;
-}
-
-void unlock(ByteRange range) {
-    const ByteRange all = whole_pages(range);
-    SIZE_T least = 0, most = 0;
-    DWORD flags = 0;
-    std::lock_guard<std::mutex> one_at_a_time(working_set);
-    if (all.bytes > 0 && VirtualUnlock(pointer(all), all.bytes) &&
-        GetProcessWorkingSetSizeEx(GetCurrentProcess(), &least, &most, &flags) && least > all.bytes) {
-        SetProcessWorkingSetSizeEx(GetCurrentProcess(), least - all.bytes, most - all.bytes, flags);
-    }
-}
-
-std::string lock_limit() {
-    return "what its working set may grow to";
-}
-
-uint64_t available_memory() {
-    MEMORYSTATUSEX status = {};
-    status.dwLength = sizeof status;
-    return GlobalMemoryStatusEx(&status) ? status.ullAvailPhys : UINT64_MAX;
 }
 
 size_t bytes_in_memory(ByteRange range) {
@@ -202,28 +152,49 @@ void ask(ByteRange range) {
     }
 }
 
-bool bring(ByteRange range) {
+#if defined(MADV_POPULATE_READ)
+namespace {
+
+// Where the system refuses memory, or its answer is to come again: after 1 ms, 2 ms, 4 ms, … a second in all.
+constexpr int most_tries = 10;
+
+Brought populate(ByteRange piece) {
+    for (int tries = 0;;) {
+        if (madvise(pointer(piece), piece.bytes, MADV_POPULATE_READ) == 0) {
+            return Brought::all;
+        }
+        if (errno == EFAULT || errno == EHWPOISON) {
+            return Brought::unreadable;
+        }
+        if (errno == EAGAIN || errno == ENOMEM) {
+            if (tries == most_tries) {
+                return Brought::refused;
+            }
+            std::this_thread::sleep_for(std::chrono::milliseconds(1 << tries++));
+        } else if (errno != EINTR) {
+            touch(piece);  // an older kernel
+            return Brought::all;
+        }
+    }
+}
+
+}  // namespace
+#endif
+
+Brought bring(ByteRange range) {
     const ByteRange all = outer(range);
 #if defined(MADV_POPULATE_READ)
     for (size_t at = 0; at < all.bytes; at += most_at_once) {
         const ByteRange piece{all.begin + at, std::min(most_at_once, all.bytes - at)};
         ask(piece);  // what is not there by now was refused when memory was short for a moment; else it costs little
-        int failed;
-        do {
-            failed = madvise(pointer(piece), piece.bytes, MADV_POPULATE_READ);
-        } while (failed != 0 && (errno == EINTR || errno == EAGAIN));
-        if (failed != 0) {
-            if (errno == EFAULT || errno == EHWPOISON) {
-                return false;
-            }
-            touch(piece);  // an older kernel
+        if (const Brought came = populate(piece); came != Brought::all) {
+            return came;
         }
     }
-    return true;
 #else
     touch(all);
-    return true;
 #endif
+    return Brought::all;
 }
 
 void let_go(ByteRange range) {
@@ -251,54 +222,6 @@ void let_go(ByteRange range) {
     }
 #endif
     madvise(pointer(all), all.bytes, MADV_DONTNEED);  // of a file mapping: the file's bytes are read again
-}
-
-bool map(ByteRange range) {
-    const ByteRange all = outer(range);
-#if defined(MADV_POPULATE_READ)
-    if (all.bytes == 0 || madvise(pointer(all), all.bytes, MADV_POPULATE_READ) == 0) {
-        return true;
-    }
-    if (errno == EFAULT || errno == EHWPOISON) {
-        return false;
-    }
-#endif
-    touch(all);
-    return true;
-}
-
-bool lock(ByteRange range) {
-    const ByteRange all = whole_pages(range);
-    return all.bytes == 0 || mlock(pointer(all), all.bytes) == 0;
-}
-
-void unlock(ByteRange range) {
-    const ByteRange all = whole_pages(range);
-    if (all.bytes > 0) {
-        munlock(pointer(all), all.bytes);
-    }
-}
-
-std::string lock_limit() {
-    rlimit limit{};
-    if (getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) {
-        return "what it has free";
-    }
-    return std::to_string(limit.rlim_cur) + " bytes (RLIMIT_MEMLOCK)";
-}
-
-uint64_t available_memory() {
-    uint64_t kilobytes = UINT64_MAX >> 10;
-#if defined(__linux__)
-    FILE * told = std::fopen("/proc/meminfo", "re");
-    char line[128];
-    while (told != nullptr && std::fgets(line, sizeof line, told) != nullptr &&
-           std::sscanf(line, "MemAvailable: %" SCNu64, &kilobytes) != 1) {}
-    if (told != nullptr) {
-        std::fclose(told);
-    }
-#endif
-    return kilobytes << 10;
 }
 
 size_t bytes_in_memory(ByteRange range) {

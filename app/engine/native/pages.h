@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <string>
 
 namespace expert_device {
 
@@ -12,6 +11,13 @@ struct ByteRange {
     size_t bytes = 0;
 
     const char * end() const { return begin + bytes; }
+};
+
+// What came of reading a range.
+enum class Brought : uint8_t {
+    all,         // it is in memory
+    unreadable,  // the file is shorter now, or its drive failed
+    refused,     // the system has no memory for it, or nobody wants it any more
 };
 
 namespace pages {
@@ -30,21 +36,8 @@ void read_singly(ByteRange range, bool singly);
 // Asks for all of the range, and returns before it is there where the system can do that.
 void ask(ByteRange range);
 
-// Returns when all of the range is in memory and mapped. False where it cannot be read: the file is shorter now, or
-// its drive failed.
-bool bring(ByteRange range);
-
-// Maps what is in memory, so that no fault has to. False where it cannot be read.
-bool map(ByteRange range);
-
-// Whole pages within the range stay in memory until they are unlocked. False where the system refuses.
-bool lock(ByteRange range);
-void unlock(ByteRange range);
-// What the system lets this process lock, in words that end a sentence.
-std::string lock_limit();
-
-// Bytes that programs can have without anything being swapped out; the largest number where the system does not tell.
-uint64_t available_memory();
+// Returns when all of the range is in memory and mapped, or the system has refused memory for it for about a second.
+Brought bring(ByteRange range);
 
 // Gives up whole pages within the range, and those of its edges that lie in it. Their bytes stay in the file.
 void let_go(ByteRange range);

@@ -28,7 +28,7 @@ Reader::~Reader() {
         letting_go_.clear();
         for (std::deque<ReadJob> * jobs : {&urgent_, &later_}) {
             for (const ReadJob & job : *jobs) {
-                end(job, false);
+                end(job, Brought::refused);
             }
             jobs->clear();
         }
@@ -39,10 +39,10 @@ Reader::~Reader() {
     }
 }
 
-void Reader::end(const ReadJob & job, bool ok) {
+void Reader::end(const ReadJob & job, Brought came) {
     for (const TicketPtr & ticket : job.tickets) {
-        if (!ok) {
-            ticket->failed.store(true, std::memory_order_relaxed);
+        if (came != Brought::all) {
+            ticket->came.store(came, std::memory_order_relaxed);
         }
         ticket->left.fetch_sub(1, std::memory_order_release);
     }
@@ -77,23 +77,29 @@ void Reader::let_go(const std::vector<ByteRange> & ranges) {
     wake_.notify_one();
 }
 
-bool Reader::wait(const Ticket & ticket) {
+Brought Reader::wait(const Ticket & ticket) {
     if (!ticket.over()) {
         std::unique_lock<std::mutex> lock(mutex_);
         progress_.wait(lock, [&] { return ticket.over(); });
     }
-    return !ticket.failed.load(std::memory_order_relaxed);
+    return ticket.came.load(std::memory_order_relaxed);
 }
 
 void Reader::drop_waiting() {
     {
         std::lock_guard<std::mutex> lock(mutex_);
         for (const ReadJob & job : later_) {
-            end(job, false);
+            end(job, Brought::refused);
         }
         later_.clear();
     }
     progress_.notify_all();
+}
+
+void Reader::drop_letting_go() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    letting_go_.clear();
+    progress_.wait(lock, [&] { return letting_go_now_ == 0; });
 }
 
 void Reader::wait_for_all() {
@@ -112,12 +118,14 @@ void Reader::run() {
         if (!letting_go_.empty()) {
             const ByteRange range = letting_go_.front();
             letting_go_.pop_front();
+            ++letting_go_now_;
             lock.unlock();
             try {
                 calls_.let_go(range);
             } catch (...) {  // no memory: the range stays, which the next look finds
             }
             lock.lock();
+            --letting_go_now_;
         } else {
             std::deque<ReadJob> & from = urgent_.empty() ? later_ : urgent_;
             const ReadJob job = std::move(from.front());
@@ -125,17 +133,17 @@ void Reader::run() {
             const bool wanted = std::any_of(job.tickets.begin(), job.tickets.end(),
                                             [](const TicketPtr & ticket) { return !ticket->unwanted.load(); });
             lock.unlock();
-            bool ok = false;
+            Brought came = Brought::refused;
             try {
                 if (wanted || job.tickets.empty()) {
                     calls_.ask(job.range);
-                    ok = calls_.bring(job.range);
+                    came = calls_.bring(job.range);
                 }
             } catch (...) {  // no memory: not read
-                ok = false;
+                came = Brought::refused;
             }
             lock.lock();
-            end(job, ok);
+            end(job, came);
         }
         --running_;
         progress_.notify_all();

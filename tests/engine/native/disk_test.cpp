@@ -1,11 +1,11 @@
-// The reading threads, the pages' calls, own memory in a mapping's place, and the table of what is in memory. Built
-// with sanitizers.
-#include "own_pages.h"
+// The reading threads, the pages' calls, and the table of what is in memory. Built with sanitizers.
 #include "pages.h"
 #include "reader.h"
 #include "resident.h"
 
 #include <algorithm>
+#include <atomic>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -15,6 +15,7 @@
 #include <set>
 #include <string>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <thread>
 #include <unistd.h>
 
@@ -124,12 +125,16 @@ ReadJob job_at(size_t page, const std::vector<TicketPtr> & tickets) {
     return {{memory + page * 16, 16}, tickets};
 }
 
+bool all_read(Reader & reader, const TicketPtr & ticket) {
+    return reader.wait(*ticket) == Brought::all;
+}
+
 void reads_end_their_tickets_from_any_thread() {
     Reader::Calls calls;
     calls.ask = [](ByteRange) { ++asked; };
     calls.bring = [](ByteRange range) {
         ++brought;
-        return (range.begin - memory) / 16 % 7 != 3;  // some cannot be read
+        return (range.begin - memory) / 16 % 7 != 3 ? Brought::all : Brought::unreadable;
     };
     calls.let_go = [](ByteRange) { ++let_go; };
     int wanted = 0;
@@ -155,8 +160,8 @@ void reads_end_their_tickets_from_any_thread() {
                     }
                     reader.read(std::move(jobs), round % 3 != 0);
                     reader.let_go({{memory, 16}});
-                    check(reader.wait(*tickets[0]) == !first_fails, "a ticket fails with one of its reads");
-                    check(reader.wait(*tickets[1]) == !second_fails, "and only then");
+                    check(all_read(reader, tickets[0]) == !first_fails, "a ticket fails with one of its reads");
+                    check(all_read(reader, tickets[1]) == !second_fails, "and only then");
                     failures += first_fails + second_fails;
                 }
             });
@@ -182,7 +187,7 @@ void what_is_urgent_comes_first_and_what_waits_can_be_dropped() {
         ++at_gate;
         std::lock_guard<std::mutex> lock(gate);
         order.push_back(range.begin);
-        return true;
+        return Brought::all;
     };
     calls.let_go = [](ByteRange) {};
     Reader reader(1, calls);
@@ -197,21 +202,49 @@ void what_is_urgent_comes_first_and_what_waits_can_be_dropped() {
         }
         reader.read({job_at(1, {dropped})}, false);
         reader.drop_waiting();
-        check(dropped->over() && dropped->failed, "what is dropped is over, and not read");
+        check(dropped->over() && dropped->failed(), "what is dropped is over, and not read");
         reader.read({job_at(2, {later})}, false);
         reader.read({job_at(3, {urgent})}, true);
         reader.read({job_at(4, {unwanted}), job_at(5, {unwanted, half})}, false);
         unwanted->unwanted = true;
     }
-    check(!reader.wait(*unwanted) && reader.wait(*half), "what nobody wants any more is not read");
-    check(reader.wait(*later) && reader.wait(*urgent) && reader.wait(*first), "all are read");
+    check(reader.wait(*unwanted) == Brought::refused && all_read(reader, half),
+          "what nobody wants any more is not read");
+    check(all_read(reader, later) && all_read(reader, urgent) && all_read(reader, first), "all are read");
     check(order.size() == 4 && order[1] == memory + 48 && order[2] == memory + 32, "the urgent one first");
+}
+
+void what_is_to_be_given_up_can_be_dropped_and_what_is_begun_is_waited_for() {
+    static std::atomic<int> begun{0}, ended{0}, last{0};
+    Reader::Calls calls;
+    calls.let_go = [](ByteRange) {
+        ++begun;
+        std::lock_guard<std::mutex> lock(gate);
+        ++ended;
+    };
+    Reader reader(1, calls);
+    std::thread opens;
+    {
+        std::lock_guard<std::mutex> lock(gate);
+        reader.let_go({{memory, 16}, {memory + 16, 16}, {memory + 32, 16}});
+        while (begun == 0) {
+            std::this_thread::yield();
+        }
+        opens = std::thread([&reader] {
+            reader.drop_letting_go();
+            last = begun.load();
+            check(last > 0 && ended == last, "what had begun is over");
+        });
+    }
+    opens.join();
+    reader.wait_for_all();
+    check(begun == last, "what had not begun is not done");
 }
 
 void ending_drops_what_waits() {
     Reader::Calls calls;
     calls.ask = [](ByteRange) {};
-    calls.bring = [](ByteRange) { return true; };
+    calls.bring = [](ByteRange) { return Brought::all; };
     calls.let_go = [](ByteRange) {};
     std::vector<TicketPtr> tickets;
     {
@@ -238,17 +271,17 @@ void pages_of_a_file_come_and_go(const std::string & path) {
     const char * begin = static_cast<const char *>(mapped);
     const ByteRange odd{begin + 100, 40 * page};  // begins and ends within pages
     pages::read_singly({begin, size}, true);
-    check(pages::bring(odd) && pages::in_memory(begin + 20 * page), "brought is in memory");
+    check(pages::bring(odd) == Brought::all && pages::in_memory(begin + 20 * page), "brought is in memory");
     check(pages::bytes_in_memory(odd) == odd.bytes, "all of it");
     check(begin[100] == 'x' && begin[40 * page] == 'x', "and right");
     pages::let_go(odd);
     check(begin[0] == 'x' && begin[20 * page] == 'x', "what was given up is read again");
     check(ftruncate(file, static_cast<off_t>(8 * page)) == 0, "cut");
-    check(!pages::bring(odd), "beyond the file's end nothing can be brought, and nobody dies");
+    check(pages::bring(odd) == Brought::unreadable, "beyond the file's end nothing can be brought, and nobody dies");
     Reader reader(2);
     const auto within = std::make_shared<Ticket>(), beyond = std::make_shared<Ticket>();
     reader.read({{{begin, 8 * page}, {within}}, {{begin + 8 * page, page}, {beyond}}}, true);
-    check(reader.wait(*within) && !reader.wait(*beyond), "the reader tells which");
+    check(all_read(reader, within) && reader.wait(*beyond) == Brought::unreadable, "the reader tells which");
     munmap(mapped, size);
     close(file);
     unlink(path.c_str());
@@ -276,8 +309,7 @@ struct Mapped {
         close(file);
         unlink(path.c_str());
     }
-    // Pages are put in place of others with the same bytes meanwhile: to ThreadSanitizer that is a race.
-    __attribute__((no_sanitize("thread"))) bool right(size_t from, size_t bytes) const {
+    bool right(size_t from, size_t bytes) const {
         for (size_t i = from; i < from + bytes; ++i) {
             if (*const_cast<const volatile char *>(begin + i) != byte_of(i)) {
                 return false;
@@ -292,55 +324,31 @@ struct Mapped {
     const char * begin = nullptr;
 };
 
-// False where this file system cannot read past the cache: then only that it says so is seen.
-bool own_memory_takes_the_place_of_pages(const std::string & path) {
-    const size_t page = pages::page_size();
-    const Mapped mapped(path, 64 * page);
-    OwnPages own;
-    const ByteRange odd{mapped.begin + 100, 40 * page};  // begins and ends within pages
-    own.ask(odd);
-    check(own.bring(odd) && mapped.right(0, mapped.size), "brought are the file's bytes, and those beside them");
-    if (!own.reason().empty()) {
-        check(own.bytes() == 0, "what is read through the cache is not called own");
-        return false;
-    }
-    check(own.bytes() == 39 * page, "whole pages are in own memory");
-    check(pages::bytes_in_memory(odd) == odd.bytes, "and count as in memory");
-    check(own.bring(odd) && own.bytes() == 39 * page && mapped.right(100, odd.bytes),
-          "to bring them again adds nothing");
-    const ByteRange within{mapped.begin + 10 * page + 3, 5};
-    check(own.bring(within) && own.bytes() == 39 * page, "less than a page stays the cache's");
-    own.let_go(odd);
-    check(own.bytes() == 0 && mapped.right(0, mapped.size), "given up is the mapping's again");
-    check(own.bring(odd), "once more");
-    check(ftruncate(mapped.file, static_cast<off_t>(8 * page)) == 0, "cut");
-    const ByteRange beyond{mapped.begin + 48 * page, 8 * page};
-    check(!own.bring(beyond), "beyond the file's end nothing can be brought");
-    check(mapped.right(page, 39 * page), "what was brought before is there");
-    return true;
-}
+// ---- a system short of memory --------------------------------------------------------------------
 
-void a_file_of_another_name_is_read_through_the_cache(const std::string & path) {
-    const Mapped mapped(path, 64 * pages::page_size());
-    check(std::rename(path.c_str(), (path + ".old").c_str()) == 0, "renamed");
-    const Mapped other(path, 64 * pages::page_size());
-    OwnPages own;
-    check(own.bring({other.begin, other.size}), "the file of that name is brought");
-    check(std::rename((path + ".old").c_str(), path.c_str()) == 0, "renamed back: the other one is gone");
-    OwnPages later;
-    check(later.bring({other.begin, other.size}) && later.bytes() == 0, "a mapping of a file that is gone is brought");
-    check(later.reason().find("through the system's cache") != std::string::npos, "and it is told how");
-    check(other.right(0, other.size) && mapped.right(0, mapped.size), "the bytes are each file's own");
+// How often the system still answers "later" to an order to read in; and how often it was asked.
+std::atomic<int> refusals{0}, orders{0};
+
+void memory_that_is_short_for_a_moment_is_waited_for_and_not_for_ever(const std::string & path) {
+    const Mapped mapped(path, 4 * pages::page_size());
+    const ByteRange range{mapped.begin, mapped.size};
+    refusals = 3;
+    check(pages::bring(range) == Brought::all && refusals == 0, "after some refusals it is read");
+    check(mapped.right(0, mapped.size), "and right");
+    refusals = 1 << 30;
+    orders = 0;
+    check(pages::bring(range) == Brought::refused && orders < 50, "after many it is given up");
+    Reader reader(1);
+    const auto ticket = std::make_shared<Ticket>();
+    reader.read({{range, {ticket}}}, true);
+    check(reader.wait(*ticket) == Brought::refused, "and who waits is told why");
+    refusals = 0;
+    check(pages::bring(range) == Brought::all, "read when there is memory again");
 }
 
 void readers_see_the_right_bytes_at_every_moment(const std::string & path) {
     const size_t page = pages::page_size(), slice = 5 * page + 36, n = 40;
     const Mapped mapped(path, n * slice + 7 * page);
-    const auto own = std::make_shared<OwnPages>();
-    Reader::Calls calls;
-    calls.ask = [own](ByteRange range) { own->ask(range); };
-    calls.bring = [own](ByteRange range) { return own->bring(range); };
-    calls.let_go = [own](ByteRange range) { own->let_go(range); };
     std::atomic<bool> ended{false};
     std::vector<std::thread> readers;
     for (unsigned reader = 0; reader < 2; ++reader) {
@@ -352,7 +360,7 @@ void readers_see_the_right_bytes_at_every_moment(const std::string & path) {
         });
     }
     {
-        Reader reader(3, calls);
+        Reader reader(3);
         std::mt19937 random(9);
         for (int round = 0; round < 150; ++round) {
             std::vector<ReadJob> jobs;
@@ -369,11 +377,10 @@ void readers_see_the_right_bytes_at_every_moment(const std::string & path) {
             }
             reader.let_go(gone);
             reader.read(std::move(jobs), true);
-            check(reader.wait(*ticket), "read");
+            check(all_read(reader, ticket), "read");
         }
         reader.let_go({{mapped.begin, mapped.size}});
         reader.wait_for_all();
-        check(own->bytes() == 0, "all that was taken is given back");
     }
     ended = true;
     for (std::thread & reader : readers) {
@@ -384,18 +391,29 @@ void readers_see_the_right_bytes_at_every_moment(const std::string & path) {
 
 }  // namespace
 
+// In place of the C library's: the system is asked, but for what is refused in its name.
+extern "C" int madvise(void * begin, size_t bytes, int advice) noexcept {
+    if (advice == MADV_POPULATE_READ) {
+        ++orders;
+        if (refusals > 0) {
+            --refusals;
+            errno = EAGAIN;
+            return -1;
+        }
+    }
+    return static_cast<int>(syscall(SYS_madvise, begin, bytes, advice));
+}
+
 int main(int, char ** arguments) {
     the_table_is_a_queue_of_the_least_recently_used();
     a_layer_of_another_size_is_known_anew();
     reads_end_their_tickets_from_any_thread();
     what_is_urgent_comes_first_and_what_waits_can_be_dropped();
+    what_is_to_be_given_up_can_be_dropped_and_what_is_begun_is_waited_for();
     ending_drops_what_waits();
     pages_of_a_file_come_and_go(arguments[1]);
-    check(pages::available_memory() > 0, "some memory is free");
-    if (own_memory_takes_the_place_of_pages(arguments[1])) {
-        a_file_of_another_name_is_read_through_the_cache(arguments[1]);
-        readers_see_the_right_bytes_at_every_moment(arguments[1]);
-    }
+    memory_that_is_short_for_a_moment_is_waited_for_and_not_for_ever(arguments[1]);
+    readers_see_the_right_bytes_at_every_moment(arguments[1]);
     std::puts("ok");
     return 0;
 }
