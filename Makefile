@@ -1,10 +1,11 @@
-# make run: set up and start the app.  make test: set up, check and test.  make package: the packages, into dist/.
+# make run: set up and start the app.  make test: set up, check and test.  make package: the packages for Linux, into
+# dist/.  make package-windows: those for Windows, made and tried on Linux.  make clean: take away all that was made.
 # All may be called again at any time.
 PYTHON ?= python3
 BIN := .venv/bin
 
 .NOTPARALLEL:
-.PHONY: run test package setup setup-tests lint types clean
+.PHONY: run test package package-windows setup setup-tests lint types clean
 
 run: setup
 	@$(BIN)/python installer/checkout/run.py
@@ -14,6 +15,9 @@ test: setup-tests lint types
 
 package: setup
 	@$(BIN)/python installer/package/linux.py
+
+package-windows: setup
+	@$(BIN)/python installer/windows/build.py
 
 setup:
 	@$(PYTHON) installer/checkout/setup.py

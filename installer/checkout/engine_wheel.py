@@ -111,7 +111,7 @@ def _new_headers_here() -> bool:
     return system >= debian.VULKAN_HEADERS_NEEDED and bool(spirv) and shutil.which("glslc") is not None
 
 
-def _source(cache: Path, python: Path) -> Path:
+def unpacked_source(cache: Path, python: Path) -> Path:
     """The unpacked source of the pinned release; its archive's checksum is verified."""
     folder = cache / f"llama_cpp_python-{LLAMA_CPP_PYTHON}"
     if (folder / "pyproject.toml").exists():
@@ -162,7 +162,7 @@ def engine_wheel(python: Path) -> EngineBuild:
     content = json.dumps([LLAMA_CPP_PYTHON, SDIST_SHA256, platform.machine(), sorted(options)])
     key = f"{LLAMA_CPP_PYTHON}-{'vulkan' if vulkan else 'cpu'}-{hashlib.sha256(content.encode()).hexdigest()[:12]}"
     target = cache / key
-    source = _source(cache, python)
+    source = unpacked_source(cache, python)
     if not list(target.glob("*.whl")):
         _build(python, source, options, target, with_vulkan=bool(vulkan))
     return EngineBuild(

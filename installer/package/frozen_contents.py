@@ -13,16 +13,27 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+ORIGINS = "origins.json"
+"""File in PyInstaller's work folder: pairs of a name in the frozen folder, or of a module, and where it was found."""
+
 LEFT_OUT_MODULES = (
-    *(f"PySide6.Qt{name}" for name in ("Concurrent", "DBus", "Designer", "Help", "Network", "OpenGL", "OpenGLWidgets")),
+    *(f"PySide6.Qt{name}" for name in ("Concurrent", "DBus", "Designer", "Help", "Network")),
     *(f"PySide6.Qt{name}" for name in ("PrintSupport", "Qml", "Quick", "QuickControls2", "QuickTest", "QuickWidgets")),
     *(f"PySide6.Qt{name}" for name in ("Sql", "SvgWidgets", "Test", "UiTools", "Xml")),
     *("pyqtgraph.examples", "pyqtgraph.opengl", "llama_cpp.server", "tkinter", "matplotlib", "scipy", "PIL"),
     *("pytest", "hypothesis", "mypy", "pip", "setuptools", "pkg_resources"),
+    # GGUF files on other machines, which gguf could read; line editing, whose library is under the GPL.
+    *("requests", "urllib3", "certifi", "charset_normalizer", "idna", "readline"),
 )
 
-# The C++ runtime and the Vulkan loader must be those that the system's graphics drivers are made for.
-_OF_THE_SYSTEM = re.compile(r"^(libstdc\+\+|libgcc_s|libvulkan)\.so")
+# What the system's graphics drivers, fonts and session bus load into the same process, and so must be the system's own;
+# every desktop has it.
+_OF_THE_SYSTEM = re.compile(
+    r"^lib(stdc\+\+|gcc_s|vulkan|X11|X11-xcb|xcb-(glx|randr|shm|sync|xfixes)|z|zstd|expat|uuid"
+    r"|fontconfig|freetype|dbus-1|glib-2\.0|gthread-2\.0)\.so"
+)
+# Parts of every Windows 10, which PyInstaller would take along where it finds a copy that is no part of one.
+_OF_WINDOWS = re.compile(r"^(ucrtbase|icuuc|api-ms-win-[\w-]+)\.dll$", re.IGNORECASE)
 # Of the plug-ins what a window of widgets needs; everything else belongs to Qt's other uses.
 _PLUGINS = {
     "platforms": r"q(xcb|wayland|offscreen|windows)",
@@ -37,16 +48,21 @@ _PLUGINS = {
     "wayland-graphics-integration-client": r"qt-plugin-wayland-egl",
 }
 _PLUGIN = re.compile(r"^PySide6/(?:Qt/)?plugins/(?P<kind>[^/]+)/(?:lib)?(?P<name>[^/]+?)\.(?:so|dll)$")
-_NEVER = re.compile(r"^PySide6/(Qt/)?(translations|qml|metatypes|libexec)/|^numpy/.*/tests/|^pyqtgraph/examples/")
-_LIBRARY = re.compile(r"^(?:|.*/)lib[^/]+\.so(?:\.\d+)*$")
-_USED_BY_NAME = re.compile(r"^(llama_cpp|app)/|/plugins/|(^|/)libpython\d")
+# Of a distribution's records only what is asked at run time; their licences lie together, and not here.
+_NEVER = re.compile(
+    r"^PySide6/(Qt/)?(translations|qml|metatypes|libexec)/|^numpy/.*/tests/|^pyqtgraph/examples/|\.pyi$"
+    r"|\.dist-info/(?!(METADATA|RECORD|entry_points\.txt)$)"
+)
+_LIBRARY = re.compile(r"^(?:|.*/)(lib[^/]+\.so(?:\.\d+)*|[^/]+\.dll)$")
+_USED_BY_NAME = re.compile(r"^(llama_cpp|app)/|/plugins/|(^|/)(lib)?python\d")
 # Each library of the engine lies there as a file under three names; these are the ones nothing asks for.
 _OTHER_NAMES = re.compile(r"\.so\.\d+\.\d+|^libllama\.so\.\d+$|^libggml-base\.so$")
 
 
 def is_wanted(name: str) -> bool:
     """True for a file of the app's own; False for what the system brings or nothing uses."""
-    if _NEVER.match(name) or _OF_THE_SYSTEM.match(name.rpartition("/")[2]):
+    last = name.rpartition("/")[2]
+    if _NEVER.search(name) or _OF_THE_SYSTEM.match(last) or _OF_WINDOWS.match(last):
         return False
     plugin = _PLUGIN.match(name)
     if plugin is None:
@@ -82,18 +98,22 @@ class Needs:
     Attributes:
         libraries: Sonames.
         glibc: The newest version of the GNU C library of which it uses something, (0, 0) for none.
+        search: Folders in which its libraries are looked for first.
     """
 
     libraries: frozenset[str]
     glibc: tuple[int, int]
+    search: tuple[str, ...] = ()
 
 
 def needs_told(objdump: str) -> Needs:
     """Read the output of `objdump -p`."""
     versions = re.findall(r"\bGLIBC_(\d+)\.(\d+)", objdump)
+    folders = re.findall(r"^\s+(?:RPATH|RUNPATH)\s+(\S+)", objdump, re.MULTILINE)
     return Needs(
         libraries=frozenset(re.findall(r"^\s+NEEDED\s+(\S+)", objdump, re.MULTILINE)),
         glibc=max(((int(major), int(minor)) for major, minor in versions), default=(0, 0)),
+        search=tuple(folder for line in folders for folder in line.split(":")),
     )
 
 

@@ -3,11 +3,15 @@
 import configparser
 import shutil
 import subprocess
+import tarfile
 from pathlib import Path
 from xml.etree import ElementTree
 
+import archive
+import desktop_files
 import frozen_contents
 import linux
+import project
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -34,6 +38,8 @@ Version References:
         "llama_cpp/lib/libggml-vulkan.so",
         "app/engine/libexpert_device.so",
         "libgomp.so.1",
+        "libxcb-cursor.so.0",
+        "numpy-2.4.dist-info/METADATA",
     ],
 )
 def test_what_the_app_uses_is_frozen(name):
@@ -47,6 +53,11 @@ def test_what_the_app_uses_is_frozen(name):
         "PySide6/Qt/plugins/sqldrivers/libqsqlite.so",
         "PySide6/Qt/translations/qt_de.qm",
         "libstdc++.so.6",
+        "libz.so.1",
+        "libfontconfig.so.1",
+        "numpy-2.4.dist-info/licenses/LICENSE.txt",
+        "numpy-2.4.dist-info/direct_url.json",
+        "pyqtgraph/Qt/QtCore/__init__.pyi",
         "libvulkan.so.1",
     ],
 )
@@ -113,30 +124,26 @@ def test_the_record_tells_of_a_library_as_the_doctor_reads_it(tmp_path):
     assert str(info) not in (info / "METADATA").read_text() + (info / "RECORD").read_text()
 
 
-def test_licences_are_gathered_of_everything_the_app_stands_on_and_of_no_extra():
-    requirements = {
-        "expert-lanes": ["numpy>=2", "gguf", "pytest; extra == 'test'"],
-        "numpy": [],
-        "gguf": ["PyYAML>=5.1", "colorama; sys_platform == 'win32'"],
-        "pyyaml": [],
-        "pytest": [],
-    }
-    assert linux.bundled(["Expert_Lanes"], requirements.get) == ["expert-lanes", "gguf", "numpy", "pyyaml"]
-
-
 def test_files_are_listed_in_one_order_with_their_sizes(tmp_path):
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "x").write_bytes(b"12345")
     (tmp_path / "a").write_bytes(b"1")
     (tmp_path / "link").symlink_to("a")
-    assert linux.file_list(tmp_path) == [("a", 1), ("b/x", 5), ("link", 0)]
+    assert project.file_list(tmp_path) == [("a", 1), ("b/x", 5), ("link", 0)]
+
+
+def test_libraries_are_not_run_whatever_their_makers_permit(tmp_path):
+    for name in ("libpython3.11.so.1.0", "x.abi3.so", "expert-lanes"):
+        (tmp_path / name).touch(0o755)
+    project.settle(tmp_path, 0)
+    assert [path.name for path in tmp_path.iterdir() if path.stat().st_mode & 0o111] == ["expert-lanes"]
 
 
 def test_times_and_modes_are_the_same_whoever_built_it(tmp_path):
     file, program = tmp_path / "file", tmp_path / "program"
     file.touch(0o600)
     program.touch(0o700)
-    linux.settle(tmp_path, 1_000_000)
+    project.settle(tmp_path, 1_000_000)
     assert [(p.stat().st_mode & 0o777, p.stat().st_mtime) for p in (file, program, tmp_path)] == [
         (0o644, 1_000_000),
         (0o755, 1_000_000),
@@ -144,20 +151,9 @@ def test_times_and_modes_are_the_same_whoever_built_it(tmp_path):
     ]
 
 
-def test_the_control_file_has_what_dpkg_asks_for():
-    fields = dict(
-        line.split(": ", 1)
-        for line in linux.control("1.2", "amd64", 7, ["libc6 (>= 2.36)", "libegl1"]).splitlines()
-        if not line.startswith(" ")
-    )
-    assert {"Package", "Version", "Architecture", "Maintainer", "Description"} <= set(fields)
-    assert fields["Depends"] == "libc6 (>= 2.36), libegl1"
-    assert fields["Installed-Size"] == "7"
-
-
 @pytest.fixture
 def usr(tmp_path):
-    linux.lay_shared(tmp_path, 86_400)
+    desktop_files.lay_shared(tmp_path, 86_400)
     return tmp_path
 
 
@@ -165,7 +161,7 @@ def test_the_menu_entry_starts_the_window_with_our_icon(usr):
     path = usr / "share/applications/expert-lanes.desktop"
     entry = configparser.ConfigParser(interpolation=None)
     entry.read(path, "utf-8")
-    assert entry["Desktop Entry"]["Exec"] == "expert-lanes-window"
+    assert entry["Desktop Entry"]["Exec"] == "expert-lanes-window %f"
     assert (usr / f"share/icons/hicolor/scalable/apps/{entry['Desktop Entry']['Icon']}.svg").is_file()
     checker = shutil.which("desktop-file-validate")
     if checker:
@@ -176,7 +172,7 @@ def test_the_menu_entry_starts_the_window_with_our_icon(usr):
 def test_the_description_for_software_centres_names_this_version_and_the_menu_entry(usr):
     root = ElementTree.parse(usr / "share/metainfo/org.expertlanes.ExpertLanes.metainfo.xml").getroot()
     release = root.find("releases/release")
-    assert release.attrib == {"version": linux.project()["version"], "date": "1970-01-02"}
+    assert release.attrib == {"version": project.project()["version"], "date": "1970-01-02"}
     assert (usr / "share/applications" / root.findtext("launchable")).is_file()
 
 
@@ -185,3 +181,41 @@ def test_gguf_files_have_a_type_told_by_name_and_content(usr):
     kind = ElementTree.fromstring(text).find("{*}mime-type")
     assert kind.find("{*}glob").get("pattern") == "*.gguf"
     assert kind.find("{*}magic/{*}match").get("value") == "GGUF"
+
+
+def test_the_menu_entry_opens_the_files_whose_type_is_described(usr):
+    entry = configparser.ConfigParser(interpolation=None)
+    entry.read(usr / "share/applications/expert-lanes.desktop", "utf-8")
+    kind = ElementTree.parse(usr / "share/mime/packages/expert-lanes.xml").getroot().find("{*}mime-type").get("type")
+    assert entry["Desktop Entry"]["MimeType"] == f"{kind};"
+
+
+def test_a_program_that_needs_a_newer_c_library_than_is_told_ends_the_build():
+    newest = frozen_contents.Needs(frozenset({"libc.so.6"}), linux.GLIBC)
+    linux.check_glibc({"program": newest})
+    newer = frozen_contents.Needs(newest.libraries, (linux.GLIBC[0], linux.GLIBC[1] + 1))
+    with pytest.raises(SystemExit, match=r"library\.so"):
+        linux.check_glibc({"program": newest, "library.so": newer})
+
+
+def test_the_readme_tells_the_same_c_library():
+    assert f"{linux.GLIBC[0]}.{linux.GLIBC[1]}" in (ROOT / "README.md").read_text("utf-8")
+
+
+def test_the_archives_text_names_libraries_and_packages_in_lines_of_readable_length():
+    libraries = [f"libnumber{index}.so.1" for index in range(30)]
+    text = archive.readme("1.2", (2, 36), libraries, ["libegl1"])
+    assert text.startswith("Expert Lanes 1.2\n")
+    assert all(name in text for name in [*libraries, "libegl1", "2.36"])
+    assert max(map(len, text.splitlines())) <= 120
+
+
+def test_runs_that_gave_other_files_end_the_build(tmp_path):
+    for name, content in (("before", "1"), ("now", "2")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").write_text(content)
+        with tarfile.open(tmp_path / name / "app.tar.xz", "w:xz") as tar:
+            tar.add(tmp_path / name / "file", "file")
+    linux.compare_runs([tmp_path / "now/app.tar.xz"], tmp_path / "now")
+    with pytest.raises(SystemExit, match="file: another content"):
+        linux.compare_runs([tmp_path / "now/app.tar.xz"], tmp_path / "before")
