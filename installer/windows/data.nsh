@@ -1,0 +1,115 @@
+; What the app keeps for its user, as app/library/folders.py lays it: the uninstaller's page about it, and its removal.
+; Models and conversations stay unless their deletion is asked for. What can be made again, and settings, go.
+
+!define DATA "$LOCALAPPDATA\expert-lanes"
+!define MODELS "${DATA}\models"
+!define CONVERSATIONS "${DATA}\conversations.*" ; the database, its companions, and damaged ones that were kept aside
+
+Var DeleteModels
+Var DeleteChats
+Var ModelsBox
+Var ChatsBox
+
+; Bytes; tells them as Windows shows sizes.
+Function un.SizeInWords
+  Exch $0
+  Push $1
+  System::Call 'shlwapi::StrFormatByteSizeW(l r0, w .r1, i 64) p'
+  StrCpy $0 $1
+  Pop $1
+  Exch $0
+FunctionEnd
+
+; Tells the bytes of all conversations.
+Function un.ConversationBytes
+  Push $0
+  Push $1
+  Push $2
+  Push $3
+  StrCpy $3 0
+  ClearErrors
+  FindFirst $1 $2 "${CONVERSATIONS}"
+  ${DoUntil} ${Errors}
+    Push "${DATA}\$2"
+    Call un.EntryBytes
+    Pop $0
+    System::Int64Op $3 + $0
+    Pop $3
+    ClearErrors
+    FindNext $1 $2
+  ${Loop}
+  FindClose $1
+  ClearErrors
+  StrCpy $0 $3
+  Pop $3
+  Pop $2
+  Pop $1
+  Exch $0
+FunctionEnd
+
+; The page: shown where there is something to decide.
+Function un.ShowData
+  ${IfNot} ${FileExists} "${MODELS}\*.*"
+  ${AndIfNot} ${FileExists} "${CONVERSATIONS}"
+    Abort
+  ${EndIf}
+  !insertmacro MUI_HEADER_TEXT "$(DATA_TITLE)" "$(DATA_SUBTITLE)"
+  nsDialogs::Create 1018
+  Pop $0
+  ${If} $0 == error
+    Abort
+  ${EndIf}
+  ${NSD_CreateLabel} 0 0 100% 34u "$(DATA_TEXT)"
+  Pop $0
+  Push "${MODELS}"
+  Call un.EntryBytes
+  Call un.SizeInWords
+  Pop $1
+  ${NSD_CreateCheckbox} 0 42u 100% 12u "$(DATA_MODELS)"
+  Pop $ModelsBox
+  Call un.ConversationBytes
+  Call un.SizeInWords
+  Pop $1
+  ${NSD_CreateCheckbox} 0 58u 100% 12u "$(DATA_CHATS)"
+  Pop $ChatsBox
+  ${NSD_CreateLabel} 0 80u 100% 24u "$(DATA_PLACE)"
+  Pop $0
+  ; Back here from the next page, what was ticked is ticked.
+  ${NSD_SetState} $ModelsBox $DeleteModels
+  ${NSD_SetState} $ChatsBox $DeleteChats
+  ${NSD_SetFocus} $ModelsBox
+  nsDialogs::Show
+FunctionEnd
+
+Function un.LeaveData
+  ${NSD_GetState} $ModelsBox $DeleteModels
+  ${NSD_GetState} $ChatsBox $DeleteChats
+FunctionEnd
+
+; Names only what the app itself writes; whatever else lies there stays, and its folder with it.
+Function un.RemoveData
+  Push "${DATA}\Logs"
+  Call un.RemoveTree
+  Push "${DATA}\Cache"
+  Call un.RemoveTree
+  Push "${DATA}\machine"
+  Call un.RemoveTree
+  Push "${DATA}\profiles"
+  Call un.RemoveTree
+  Push "${DATA}\components"
+  Call un.RemoveTree
+  Delete "${DATA}\settings.json"
+  Delete "${DATA}\settings.new"
+  Delete "${DATA}\settings.unreadable.json"
+  ${If} $DeleteModels = 1
+    DetailPrint "$(DELETING_MODELS)"
+    Push "${MODELS}"
+    Call un.RemoveTree
+  ${EndIf}
+  ${If} $DeleteChats = 1
+    DetailPrint "$(DELETING_CHATS)"
+    Delete "${CONVERSATIONS}"
+  ${EndIf}
+  RMDir "${MODELS}" ; both only if they are empty
+  RMDir "${DATA}"
+FunctionEnd

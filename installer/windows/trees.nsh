@@ -1,0 +1,196 @@
+; Files on the disk: what an installation laid is deleted by its list; trees are measured and deleted.
+; Numbers and paths go over the stack: what is pushed is taken, what is told is pushed.
+
+!define LIST_NAME "installed-files.txt"
+!define ATTRIBUTE_FOLDER 0x10
+!define ATTRIBUTE_LINK 0x400
+
+!macro TREE_FUNCTIONS UN
+
+; A line; tells it without the marks of its end.
+Function ${UN}WithoutLineEnd
+  Exch $0
+  Push $1
+  ${Do}
+    StrCpy $1 $0 1 -1
+    ${If} $1 != "$\r"
+    ${AndIf} $1 != "$\n"
+      ${ExitDo}
+    ${EndIf}
+    StrCpy $0 $0 -1
+  ${Loop}
+  Pop $1
+  Exch $0
+FunctionEnd
+
+; A folder with a list of the files laid in it; deletes those, then the folders that are empty. What others put there
+; stays. Tells how many files could not be deleted; without a list that can be read that is -1,
+; and nothing is touched.
+Function ${UN}RemoveListed
+  Exch $0
+  Push $1
+  Push $2
+  Push $3
+  Push $4
+  StrCpy $4 -1
+  ClearErrors
+  FileOpen $1 "$0\${LIST_NAME}" r
+  ${IfNot} ${Errors}
+    FileReadUTF16LE $1 $2
+    Push $2
+    Call ${UN}WithoutLineEnd
+    Pop $2
+    ${If} $2 == "${LIST_HEADER}"
+      StrCpy $4 0
+      ${Do}
+        ClearErrors
+        FileReadUTF16LE $1 $2
+        ${If} ${Errors}
+          ${ExitDo}
+        ${EndIf}
+        Push $2
+        Call ${UN}WithoutLineEnd
+        Pop $2
+        StrCpy $3 $2 1 -1
+        ${If} $3 == "\"
+          StrCpy $2 $2 -1
+          RMDir "$0\$2"
+        ${ElseIf} $2 != ""
+          ClearErrors
+          Delete "$0\$2"
+          ${If} ${Errors}
+            IntOp $4 $4 + 1
+            DetailPrint "$0\$2: $(KEPT_FILE)"
+          ${EndIf}
+        ${EndIf}
+      ${Loop}
+    ${EndIf}
+    FileClose $1
+  ${EndIf}
+  ${If} $4 = 0
+    Delete "$0\${LIST_NAME}"
+    RMDir "$0"
+  ${EndIf}
+  StrCpy $0 $4
+  Pop $4
+  Pop $3
+  Pop $2
+  Pop $1
+  Exch $0
+FunctionEnd
+
+; A folder; tells the bytes of all files in it and below. Links to other places count nothing.
+Function ${UN}TreeBytes
+  Exch $0
+  Push $1
+  Push $2
+  Push $3
+  Push $4
+  Push $5
+  Push $6
+  StrCpy $3 0
+  ClearErrors
+  FindFirst $1 $2 "$0\*.*"
+  ${DoUntil} ${Errors}
+    ${If} $2 != "."
+    ${AndIf} $2 != ".."
+      Push "$0\$2"
+      Call ${UN}EntryBytes
+      Pop $4
+      System::Int64Op $3 + $4
+      Pop $3
+    ${EndIf}
+    ClearErrors
+    FindNext $1 $2
+  ${Loop}
+  FindClose $1
+  ClearErrors
+  StrCpy $0 $3
+  Pop $6
+  Pop $5
+  Pop $4
+  Pop $3
+  Pop $2
+  Pop $1
+  Exch $0
+FunctionEnd
+
+; A path; tells the bytes of the file, or of the folder with all below it; 0 where there is nothing.
+Function ${UN}EntryBytes
+  Exch $0
+  Push $1
+  Push $2
+  Push $3
+  Push $4
+  StrCpy $4 0
+  System::Alloc 36 ; attributes, three times of two words each, the size's upper and lower word
+  Pop $1
+  System::Call 'kernel32::GetFileAttributesExW(w r0, i 0, p r1) i .r2'
+  ${If} $2 <> 0
+    System::Call '*$1(i .r2, i, i, i, i, i, i, i .r3, i .r4)'
+    ; The lower word has no sign, which the plug-in gives it.
+    System::Int64Op $4 & 4294967295
+    Pop $4
+    System::Int64Op $3 * 4294967296
+    Pop $3
+    System::Int64Op $3 + $4
+    Pop $4
+    IntOp $3 $2 & ${ATTRIBUTE_LINK}
+    IntOp $2 $2 & ${ATTRIBUTE_FOLDER}
+    ${If} $3 <> 0
+      StrCpy $4 0
+    ${ElseIf} $2 <> 0
+      Push $0
+      Call ${UN}TreeBytes
+      Pop $4
+    ${EndIf}
+  ${EndIf}
+  System::Free $1
+  StrCpy $0 $4
+  Pop $4
+  Pop $3
+  Pop $2
+  Pop $1
+  Exch $0
+FunctionEnd
+
+!macroend
+
+; Only the uninstaller deletes trees, and only below the app's own folder for data: a folder and all in it. Of a link
+; to another place the link goes and the place stays.
+Function un.RemoveTree
+  Exch $0
+  Push $1
+  Push $2
+  Push $3
+  ClearErrors
+  FindFirst $1 $2 "$0\*.*"
+  ${DoUntil} ${Errors}
+    ${If} $2 != "."
+    ${AndIf} $2 != ".."
+      System::Call 'kernel32::GetFileAttributesW(w "$0\$2") i .r3'
+      ${If} $3 <> -1
+        IntOp $3 $3 & ${ATTRIBUTE_LINK}
+        ${If} $3 <> 0
+          RMDir "$0\$2"
+          Delete "$0\$2"
+        ${ElseIf} ${FileExists} "$0\$2\*.*"
+          Push "$0\$2"
+          Call un.RemoveTree
+        ${Else}
+          Delete "$0\$2"
+        ${EndIf}
+      ${EndIf}
+    ${EndIf}
+    ClearErrors
+    FindNext $1 $2
+  ${Loop}
+  FindClose $1
+  ClearErrors
+  RMDir "$0"
+  ClearErrors
+  Pop $3
+  Pop $2
+  Pop $1
+  Pop $0
+FunctionEnd
