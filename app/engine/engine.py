@@ -16,7 +16,7 @@ from app.engine.calibrate import Calibrator
 from app.engine.components import load_components
 from app.engine.context_cache import ContextCache, without_pool
 from app.engine.cores import Cores
-from app.engine.ggml import Ggml
+from app.engine.ggml import Ggml, library_folder, not_loaded
 from app.engine.logs import LogTap
 from app.engine.measure import Measurer
 from app.engine.observer import Observer
@@ -69,6 +69,7 @@ class Engine:
         self._notes += load_components(self._ggml, components) if components else ()
         self._ggml.load_backends()
         self._tap.on_line = None
+        self._notes += not_loaded(library_folder(), self._ggml.backends())
         self._device, self._device_reason = self._expert_device(stock)
         self._observer: Observer | None = None
         llama.llama_backend_init()

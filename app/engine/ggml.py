@@ -2,6 +2,7 @@
 
 import ctypes
 import itertools
+import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,9 @@ from app.hardware.facts import Gpu, GpuKind
 # Vulkan drivers that compute on the CPU announce themselves as a GPU; their names are all they can be told by.
 _SOFTWARE_DRIVERS = ("llvmpipe", "swiftshader", "lavapipe", "basic render driver")
 _TYPE_GPU, _TYPE_INTEGRATED = 1, 2
+
+# The engine's backends as files of their own, but for the processor's and what all of them share.
+_BACKEND_FILE = re.compile(r"^(?:lib)?ggml-(?!base|cpu)(\w+)\.(?:so|dll)$")
 
 BACKEND_INTERFACE = 2
 """Version of the interface between ggml and its backends in this engine: the first number of every registration."""
@@ -33,6 +37,26 @@ class Device:
 def library_folder() -> Path:
     """Where the installed engine's libraries lie."""
     return Path(llama_cpp.__file__).parent / "lib"
+
+
+def not_loaded(folder: Path, loaded: tuple[str, ...]) -> tuple[str, ...]:
+    """Why backends that lie in `folder` are not among `loaded`, one sentence each; ggml says nothing of it.
+
+    What computes on the processor is left out: of several builds one is loaded.
+    """
+    there = {found[1]: path for path in sorted(folder.iterdir()) if (found := _BACKEND_FILE.match(path.name))}
+    have = {name.casefold() for name in loaded}
+    sentences = []
+    for name, path in there.items():
+        if name in have:
+            continue
+        try:
+            ctypes.CDLL(str(path))
+            reason = "it found nothing that it could use"
+        except OSError as error:
+            reason = str(error)
+        sentences.append(f"The engine's part for {name.capitalize()} could not be loaded: {reason}.")
+    return tuple(sentences)
 
 
 class _DeviceProperties(ctypes.Structure):

@@ -276,7 +276,7 @@ class EngineBuild(msgspec.Struct, frozen=True, kw_only=True):
     """Versions of the embedded engine.
 
     Attributes:
-        build: In words, what it was built with ("CPU + Vulkan").
+        build: In words, the backends that loaded ("CPU + Vulkan").
         backends: Names of the ggml backends that loaded.
         expert_device: True where the native expert device is registered.
         expert_device_reason: Why it is not, else empty.

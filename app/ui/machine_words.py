@@ -33,7 +33,7 @@ def why_no_gpu(machine: Machine | None) -> str:
     if machine.engine is None:
         sentences.append(translate("Lanes", "The engine could not be asked for its devices."))
         return " ".join(sentences)
-    sentences.append(translate("Lanes", "The engine was built for {build}.").format(build=machine.engine.build))
+    sentences.append(translate("Lanes", "The engine computes with {build}.").format(build=machine.engine.build))
     sentences.extend(machine.engine.notes)
     silent = [name for name in machine.engine.backends if name not in ("CPU", "BLAS")]
     if silent and not machine.engine.notes:

@@ -122,7 +122,7 @@ class MachinePage(Page):
             rows.append((self.tr("Power"), power))
         engine = machine.engine
         if engine is not None:
-            words = self.tr("llama.cpp through llama-cpp-python {version}, built for {build}")
+            words = self.tr("llama.cpp through llama-cpp-python {version}, computes with {build}")
             said = words.format(version=engine.llama_cpp_python, build=engine.build)
             rows.append((self.tr("Engine"), "\n".join(filter(None, (said, describe_engine_cpu(engine))))))
         rows.append((self.tr("System"), ", ".join(filter(None, (machine.os, describe_identity(machine))))))
