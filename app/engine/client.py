@@ -338,7 +338,10 @@ class EngineClient:
 
 
 def child_environment() -> dict[str, str]:
-    """The child's environment: UTF-8 everywhere, nothing held back in buffers."""
+    """The child's environment: UTF-8 everywhere, nothing held back in buffers, no toolkits of the machine."""
     environment = dict(os.environ, PYTHONUTF8="1", PYTHONUNBUFFERED="1")
-    environment.pop("PYTHONSTARTUP", None)
+    # On Windows llama-cpp-python adds the folders of these toolkits to where libraries are looked for, and fails where
+    # one is gone, as after an uninstallation; the backends here bring what they need beside them.
+    for name in ("PYTHONSTARTUP", "CUDA_PATH", "HIP_PATH"):
+        environment.pop(name, None)
     return environment

@@ -20,7 +20,6 @@ import ctypes
 import logging
 import platform
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -61,10 +60,16 @@ def load_components(ggml: Ggml, folder: Path) -> tuple[str, ...]:
     Like that the faster way to a graphics card comes first, as in a build that has both.
 
     Returns:
-        One sentence for each component that is not loaded.
+        One sentence for each component that is not loaded; a single one where it cannot be found out which there are.
     """
-    notes = []
-    for place in _folders(folder):
+    notes: list[str] = []
+    try:
+        places = _folders(folder)
+    except OSError as error:
+        places = ()
+        notes.append(f"The components in {folder} are left out: they cannot be looked for ({error}).")
+        log.warning(notes[-1])
+    for place in places:
         try:
             manifest = _checked(place, ggml.version)
             _load(ggml, place, manifest)
@@ -83,13 +88,12 @@ def this_platform() -> str:
     return f"{'windows' if sys.platform == 'win32' else sys.platform}-{_PROCESSORS.get(machine, machine)}"
 
 
-def _folders(folder: Path) -> Iterator[Path]:
+def _folders(folder: Path) -> tuple[Path, ...]:
+    """Those below `folder` that hold a component; none where there is no such folder."""
     try:
-        yield from sorted(place for place in folder.iterdir() if (place / MANIFEST).is_file())
+        return tuple(sorted(place for place in folder.iterdir() if (place / MANIFEST).is_file()))
     except FileNotFoundError:
-        return
-    except OSError as error:
-        log.warning("components are not looked for: %s", error)
+        return ()
 
 
 def _checked(place: Path, version: str) -> Manifest:
@@ -97,7 +101,7 @@ def _checked(place: Path, version: str) -> Manifest:
     try:
         with (place / MANIFEST).open("rb") as file:
             manifest = msgspec.json.decode(file.read(_MANIFEST_BYTES), type=Manifest)
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise _RefusedError(f"its {MANIFEST} cannot be read ({error}).") from error
     if manifest.format != FORMAT:
         raise _RefusedError(f"it is of format {manifest.format}; this app knows format {FORMAT}.")

@@ -18,6 +18,7 @@ from pathlib import Path
 import msgspec
 
 from app.errors import AppError, writing_error
+from app.library.appimage import appimage_file
 from app.library.file_lock import FileLock
 from app.library.folders import cache_folder, ensure_folder
 
@@ -38,7 +39,7 @@ def handover_folder() -> Path:
     that was just installed must not end because the one before still runs.
     """
     # An AppImage lies somewhere else at every start.
-    program = os.environ.get("APPIMAGE") or str(Path(sys.executable).parent)
+    program = appimage_file(Path(sys.executable), os.environ) or str(Path(sys.executable).parent)
     screen = os.environ.get("WAYLAND_DISPLAY") or os.environ.get("DISPLAY") or "" if sys.platform != "win32" else ""
     name = re.sub(r"[^A-Za-z0-9.-]+", "_", f"{platform.node()}-{screen}").strip("-.")
     return cache_folder() / "window" / f"{name}-{zlib.crc32(os.fsencode(program)):08x}"
@@ -89,12 +90,14 @@ class Handover:
         """
         file = self.folder / f"{os.urandom(8).hex()}{_SUFFIX}"
         draft = file.with_suffix(".new")
+        _let_come_forward()  # before it can be taken, for the window comes to the front then
         try:
             draft.write_bytes(msgspec.json.encode(request))
             draft.replace(file)
         except OSError as error:
+            with contextlib.suppress(OSError):
+                draft.unlink()
             raise writing_error(error, file) from error
-        _let_come_forward()
         end = time.monotonic() + patience_seconds
         while file.exists():
             if time.monotonic() > end:
@@ -113,7 +116,7 @@ class Handover:
                 taken.append(msgspec.json.decode(data, type=Request))
             except FileNotFoundError:
                 continue  # its start gave up waiting
-            except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+            except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
                 log.warning("%s is no request: %s", file, error)
         return tuple(taken)
 
@@ -158,4 +161,8 @@ def _let_come_forward() -> None:
 def start_request(path: Path | None) -> Request:
     """What this start wants, with what the desktop gave it."""
     activation = os.environ.get("XDG_ACTIVATION_TOKEN") or os.environ.get("DESKTOP_STARTUP_ID") or ""
+    try:
+        activation.encode()
+    except UnicodeEncodeError:
+        activation = ""  # it is text, or none that a desktop gave
     return Request(path=os.fsencode(path) if path else b"", activation=activation)

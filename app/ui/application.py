@@ -48,8 +48,10 @@ def run(argv: list[str], model: str = "") -> int:
     """
     path = model_path(model) if model else None
     handover = Handover(handover_folder())
-    if not handover.hold() and _handed_over(handover, path):
-        return EXIT_OK
+    if not handover.hold():
+        if _handed_over(handover, path):
+            return EXIT_OK
+        handover.hold()  # the other may have ended meanwhile: later starts are to find this window, then
     with contextlib.closing(handover):
         return _run(argv, path, handover)
 

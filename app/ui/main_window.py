@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QByteArray, QSize, Qt, QUrl, qVersion
+from PySide6.QtCore import QByteArray, QSize, Qt, QUrl, Signal, qVersion
 from PySide6.QtGui import QAction, QCloseEvent, QDesktopServices, QKeySequence, QResizeEvent
 from PySide6.QtWidgets import QDockWidget, QFileDialog, QMainWindow, QMessageBox, QSizePolicy, QStackedWidget, QWidget
 
@@ -72,7 +72,13 @@ NARROW_WIDTH = 940
 
 
 class MainWindow(QMainWindow):
-    """Owns the widgets; ends the engine when it closes."""
+    """Owns the widgets; ends the engine when it closes.
+
+    Signals:
+        closing: The window is about to go, which may take seconds: from now on it takes nothing new.
+    """
+
+    closing = Signal()
 
     def __init__(
         self,
@@ -340,6 +346,7 @@ class MainWindow(QMainWindow):
 
     def closeEvent(self, event: QCloseEvent) -> None:
         """Keep the layout, then end the engine and everything that runs."""
+        self.closing.emit()
         self._settings.set(GEOMETRY, _encoded(self.saveGeometry()))
         self._keep_layout()
         self.hide()

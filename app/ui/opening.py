@@ -29,7 +29,11 @@ class Opening(QObject):
         controller.state_changed.connect(lambda _state: QTimer.singleShot(0, self, self._open_waiting))
         self._watcher = QFileSystemWatcher([str(handover.folder)], self)
         self._watcher.directoryChanged.connect(self._take)
+        window.closing.connect(self._end)
         self._take()  # what came before the folder was watched
+        if not self._watcher.directories():
+            log.warning("%s cannot be watched: later starts open windows of their own", handover.folder)
+            handover.close()
 
     def open(self, path: Path) -> None:
         """Have the wizard read `path`, which says what is in it or why it is no model; what is loaded stays loaded."""
@@ -49,6 +53,12 @@ class Opening(QObject):
             self._bring_forward(request.activation)
             if request.path:
                 self.open(Path(os.fsdecode(request.path)))
+
+    def _end(self) -> None:
+        """Leave later starts to another window: this one goes, and would take what they want along."""
+        self._watcher.blockSignals(True)
+        self._waiting = None
+        self._handover.close()
 
     def _bring_forward(self, activation: str) -> None:
         if activation:

@@ -138,32 +138,43 @@ class Updates(QObject):
 
     def _look_if_due(self) -> None:
         self._clock.start(LOOK_AGAIN_MILLISECONDS)
-        if self._settings.get(UPDATE_CHECK) == DAILY and self._step in (Step.IDLE, Step.NEWEST):
-            self._check(told=True)
+        if self._settings.get(UPDATE_CHECK) != DAILY or self._step not in (Step.IDLE, Step.NEWEST):
+            return
+
+        def look() -> bool:
+            from app.updates import check  # noqa: PLC0415 - no start of the window needs it
+
+            return check.is_due(check.seen_record(), datetime.datetime.now(datetime.UTC))
+
+        # The user may have begun something meanwhile, which counts for more.
+        def seen(due: bool) -> None:
+            if due and self._step in (Step.IDLE, Step.NEWEST):
+                self._check(told=True)
+
+        def failed(error: AppError) -> None:
+            if not self.busy:
+                self._end(self._step, error)
+
+        self._background.run(look).success(seen).failure(failed)
 
     def _check(self, *, told: bool) -> None:
-        """`told` marks a daily check: it is made only where one is due, and says only what is worth a word."""
+        """`told` marks a daily check, which says only what is worth a word."""
         source = self.source
         if source is None or self.busy:
             return
         before = self._step
         self._begin(Step.CHECKING)
 
-        def look() -> "Checked | None":
-            from app.updates import check  # noqa: PLC0415 - no start of the window needs it
+        def look() -> "Checked":
+            from app.updates import check  # noqa: PLC0415 - as above
             from app.updates.download import drop_older  # noqa: PLC0415
 
-            record, now = check.seen_record(), datetime.datetime.now(datetime.UTC)
-            if told and not check.is_due(record, now):
-                return None
             installed = self._installed()
             drop_older(installed.version)
-            return check.check(source, installed, self._make_transport(), record, now)
+            now = datetime.datetime.now(datetime.UTC)
+            return check.check(source, installed, self._make_transport(), check.seen_record(), now)
 
-        def found(checked: "Checked | None") -> None:
-            if checked is None:
-                self._end(before)
-                return
+        def found(checked: "Checked") -> None:
             self._checked, self._path = checked, None
             self._end(Step.FOUND if checked.release else Step.NEWEST)
             if told and checked.release:

@@ -4,8 +4,10 @@ import datetime
 import logging
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from app.errors import AppError, ErrorCode
 from app.library.folders import data_folder
@@ -34,8 +36,8 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     version: int = _RECORD_VERSION
-    checked: datetime.datetime
-    issued: datetime.datetime
+    checked: Annotated[datetime.datetime, Meta(tz=True)]
+    issued: Annotated[datetime.datetime, Meta(tz=True)]
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,8 @@ class Checked:
     """What a check found.
 
     Attributes:
-        release: The newest release, where it is newer than what is installed; None where nothing is.
+        release: The newest release after what is installed, with a file for it where there is such a one; None where
+            nothing is newer.
         file: Its file for this installation; None where it has none, or there is no release.
         url: Where that file is.
     """
@@ -81,17 +84,30 @@ def check(
         AppError: no_network; feed_unreadable; update_untrusted, the feed is not signed by one of the source's keys, or
             is older than one that was seen before; what `record` raises.
     """
-    data = read_whole(transport, source.feed_url, FEED_BYTES, FETCH_SECONDS)
-    signed = read_whole(transport, source.feed_url + signature.SUFFIX, signature.SIGNATURE_BYTES, FETCH_SECONDS)
-    signature.verify(data, signed, source.keys)
+    data, signed = _fetched(source, transport)
+    try:
+        signature.verify(data, signed, source.keys)
+    except AppError as error:
+        # Two requests: a feed may have been published between them, and its signature belongs to no older one.
+        log.info("feed and signature are fetched once more: %s", error.message)
+        data, signed = _fetched(source, transport)
+        signature.verify(data, signed, source.keys)
     feed = read_feed(data)
     record.change(lambda before: _seen_now(before, feed.issued, now))
-    release = newer_release(feed, installed.version)
+    release = newer_release(feed, installed.version, installed.platform, installed.kind)
     log.info("releases looked for: %s", release.version if release else "none newer")
     if release is None:
         return Checked(None)
     file = file_for(release, installed.platform, installed.kind)
     return Checked(release, file, address_of(file, source.feed_url) if file else "")
+
+
+def _fetched(source: Source, transport: Transport) -> tuple[bytes, bytes]:
+    """The feed and its signature, as they come."""
+    return (
+        read_whole(transport, source.feed_url, FEED_BYTES, FETCH_SECONDS),
+        read_whole(transport, source.feed_url + signature.SUFFIX, signature.SIGNATURE_BYTES, FETCH_SECONDS),
+    )
 
 
 def _seen_now(before: Seen | None, issued: datetime.datetime, now: datetime.datetime) -> Seen:

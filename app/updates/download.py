@@ -77,7 +77,8 @@ def verify(file: ReleaseFile, path: Path, stopped: Callable[[], bool] = lambda: 
     """Look once more whether `path` is what the feed names, right before it is opened.
 
     Raises:
-        AppError: update_untrusted, it was changed, and was deleted; file_missing; cancelled.
+        AppError: update_untrusted, it was changed, and was deleted; file_missing; file_unreadable; cancelled;
+            folder_not_writable, it was changed, and cannot be deleted.
     """
     try:
         same = path.stat().st_size == file.bytes and sha256_of(path, stopped) == file.sha256
@@ -100,10 +101,13 @@ def sha256_of(path: Path, stopped: Callable[[], bool] = lambda: False) -> str:
 def drop_older(installed: str) -> None:
     """Delete the downloads of versions before the `installed` one, whose own file stays: it is the way back to it."""
     folder = updates_folder()
-    for kept in sorted(folder.iterdir()) if folder.is_dir() else ():
-        if _VERSION.fullmatch(kept.name) and version_key(kept.name) < version_key(installed) and kept.is_dir():
-            log.info("downloads of version %s are deleted", kept.name)
-            shutil.rmtree(kept, ignore_errors=True)
+    try:
+        for kept in sorted(folder.iterdir()) if folder.is_dir() else ():
+            if _VERSION.fullmatch(kept.name) and version_key(kept.name) < version_key(installed) and kept.is_dir():
+                log.info("downloads of version %s are deleted", kept.name)
+                shutil.rmtree(kept, ignore_errors=True)
+    except OSError as error:  # tidying up is no reason to learn of no newer version
+        log.warning("older downloads stay: %s", error)
 
 
 def _fetch(
@@ -121,7 +125,7 @@ def _fetch(
         have = 0
     digest = _digest(part, stopped) if have else hashlib.sha256()
     if have < file.bytes:
-        free = shutil.disk_usage(part.parent).free
+        free = _free(part.parent)
         if free < file.bytes - have:
             lacking = format_bytes(file.bytes - have - free)
             raise AppError(ErrorCode.DISK_FULL, f"The disk of {part.parent} lacks {lacking} for {file.name}.")
@@ -145,6 +149,14 @@ def _fetch(
         raise AppError(
             ErrorCode.UPDATE_UNTRUSTED, f"{file.name} is not the file that the releases feed names, and was deleted."
         )
+
+
+def _free(folder: Path) -> int:
+    """Bytes free on the disk of `folder`."""
+    try:
+        return shutil.disk_usage(folder).free
+    except OSError as error:
+        raise writing_error(error, folder) from error
 
 
 def _write(

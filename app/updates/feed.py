@@ -125,12 +125,14 @@ def version_key(version: str) -> tuple[int, ...]:
     return tuple(numbers)
 
 
-def newer_release(feed: Feed, installed: str) -> Release | None:
-    """The newest release, where it is newer than the `installed` version."""
-    newest = max(feed.releases, key=lambda release: version_key(release.version), default=None)
-    if newest is None or version_key(newest.version) <= version_key(installed):
-        return None
-    return newest
+def newer_release(feed: Feed, installed: str, platform: str, kind: str) -> Release | None:
+    """The newest release after the `installed` version that has a file for that platform and kind.
+
+    Where none has one it is the newest of all, so that the user learns of it; None where nothing is newer.
+    """
+    newer = [release for release in feed.releases if version_key(release.version) > version_key(installed)]
+    fitting = [release for release in newer if file_for(release, platform, kind) is not None]
+    return max(fitting or newer, key=lambda release: version_key(release.version), default=None)
 
 
 def file_for(release: Release, platform: str, kind: str) -> ReleaseFile | None:

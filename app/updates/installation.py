@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
+from app.library.appimage import appimage_file
+
 _PROCESSORS = {"amd64": "x86_64", "x64": "x86_64", "arm64": "aarch64"}
 _DEB_FOLDER = PurePath("/usr/lib/expert-lanes")
 
@@ -50,14 +52,14 @@ def package_kind(system: str, program: PurePath, environment: Mapping[str, str],
     Args:
         system: As in `sys.platform`.
         program: The running program.
-        environment: Its environment; the runtime of an AppImage names the file in it.
+        environment: Its environment; the runtime of an AppImage names itself in it.
         checkout: It runs from its source, and came in none.
     """
     if checkout:
         return NO_PACKAGE
     if system == "win32":
         return SETUP
-    if environment.get("APPIMAGE"):
+    if appimage_file(program, environment):
         return APPIMAGE
     return DEB if program.is_relative_to(_DEB_FOLDER) else ARCHIVE
 

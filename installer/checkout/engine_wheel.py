@@ -112,31 +112,25 @@ def _new_headers_here() -> bool:
 
 
 def unpacked_source(cache: Path, python: Path) -> Path:
-    """The unpacked source of the pinned release; its archive's checksum is verified."""
+    """The unpacked source of the pinned release.
+
+    Raises:
+        SystemExit: its archive could not be fetched, or has another checksum.
+    """
     folder = cache / f"llama_cpp_python-{LLAMA_CPP_PYTHON}"
     if (folder / "pyproject.toml").exists():
         return folder
     with tempfile.TemporaryDirectory(dir=cache) as scratch:
-        subprocess.run(
-            [
-                str(python),
-                "-m",
-                "pip",
-                "download",
-                "-q",
-                "--no-deps",
-                "--no-binary",
-                "llama-cpp-python",
-                f"llama-cpp-python=={LLAMA_CPP_PYTHON}",
-                "-d",
-                scratch,
-            ],
-            check=True,
-        )
+        # pip runs what is in the archive for its metadata: it has to compare the checksum itself, before.
+        pin = Path(scratch) / "pin.txt"
+        pin.write_text(f"llama-cpp-python=={LLAMA_CPP_PYTHON} --hash=sha256:{SDIST_SHA256}\n", "ascii")
+        command = [str(python), "-m", "pip", "download", "-q", "--no-deps", "--no-binary", "llama-cpp-python"]
+        done = subprocess.run([*command, "--require-hashes", "-r", str(pin), "-d", scratch], check=False)
+        if done.returncode != 0:
+            raise SystemExit(
+                f"setup: pip could not fetch llama-cpp-python {LLAMA_CPP_PYTHON} with checksum {SDIST_SHA256}"
+            )
         archive = next(Path(scratch).glob("llama_cpp_python-*.tar.gz"))
-        found = hashlib.sha256(archive.read_bytes()).hexdigest()
-        if found != SDIST_SHA256:
-            raise SystemExit(f"setup: {archive.name} has checksum {found}, expected {SDIST_SHA256}")
         with tarfile.open(archive) as tar:
             tar.extractall(scratch)  # its checksum was right; Debian 12's Python knows no extraction filters
         (Path(scratch) / folder.name).rename(folder)

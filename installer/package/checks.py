@@ -14,8 +14,8 @@ import debian
 import engine_wheel
 
 _TOOLS = ("lintian", "desktop-file-utils", "appstream", "man-db")
-# What the packages are made with; the tool that finds dependencies looks for the libraries on this machine.
-_NEEDED = ("libwayland-client0", "libwayland-cursor0", "libwayland-egl1", "binutils", "patchelf")
+# What the packages are made with; dpkg-shlibdeps, of dpkg-dev, looks for the libraries on this machine.
+_NEEDED = ("libwayland-client0", "libwayland-cursor0", "libwayland-egl1", "binutils", "dpkg-dev", "patchelf")
 
 
 def install_tools() -> None:

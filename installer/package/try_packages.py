@@ -158,6 +158,7 @@ def self_test(program: Path) -> dict[str, Any]:
 
     Raises:
         SystemExit: it failed.
+        subprocess.TimeoutExpired: it took longer than `SELF_TEST_SECONDS`.
     """
     with tempfile.TemporaryDirectory() as home:
         environment = {"PATH": "/usr/bin:/bin", "HOME": home, "LANG": "C.UTF-8"}

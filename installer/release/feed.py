@@ -1,9 +1,11 @@
 """Makes what a release publishes beside its packages: SHA256SUMS, and the signed feed that installed apps ask.
 
-    python installer/release/feed.py FOLDER --key FILE [--version V] [--notes FILE] [--base URL] [--before FILE]
+    python installer/release/feed.py FOLDER --key FILE [--version V] [--notes FILE] [--base URL]
+        [--before FILE [--before-key PUBLIC]...]
 
 FOLDER holds the packages. The feed's format is that of app/updates/feed.py, which also reads the result once more
-before this ends. With --before the releases of an earlier feed stay in it.
+before this ends. With --before the releases of an earlier feed stay in it; --before-key says who else may have signed
+that one, where the key has changed since.
 """
 
 from __future__ import annotations
@@ -99,8 +101,13 @@ def feed_with(release: Release, before: Feed | None, issued: datetime.datetime) 
     """The feed with `release` and those of the feed `before`, the newest first.
 
     Raises:
-        SystemExit: it would be larger than apps read.
+        SystemExit: it would be larger than apps read, or not newer than `before`.
     """
+    if before is not None and issued <= before.issued:
+        # Apps refuse a feed that is older than one they have seen.
+        raise SystemExit(
+            f"release: the earlier feed is of {before.issued}, and it is {issued} here: apps would refuse it"
+        )
     others = [each for each in (before.releases if before else ()) if each.version != release.version]
     releases = sorted([release, *others], key=lambda each: version_key(each.version), reverse=True)
     feed = Feed(format=FORMAT, product=PRODUCT, issued=issued, releases=tuple(releases))
@@ -116,14 +123,14 @@ def sums(folder: Path) -> str:
     return "".join(f"{sha256_of(folder / name)}  {name}\n" for name in names)
 
 
-def earlier_feed(path: Path, key: signing.SigningKey) -> Feed:
-    """The feed in `path`, which bears the signature of `key` beside it.
+def earlier_feed(path: Path, keys: Sequence[str]) -> Feed:
+    """The feed in `path`, which bears the signature of one of the public `keys` beside it.
 
     Raises:
         AppError: it does not, or is none.
     """
     data = path.read_bytes()
-    signature.verify(data, path.with_name(f"{path.name}{signature.SUFFIX}").read_bytes(), (signing.public_text(key),))
+    signature.verify(data, path.with_name(f"{path.name}{signature.SUFFIX}").read_bytes(), keys)
     return read_feed(data)
 
 
@@ -141,6 +148,21 @@ def publish(
     read_feed((folder / FEED).read_bytes())
 
 
+def public_key(text: str) -> str:
+    """A public key as an argument.
+
+    Raises:
+        ValueError: it is none.
+    """
+    signature.public_key(text)
+    return text
+
+
+def now() -> datetime.datetime:
+    """When a feed that is made now is issued, in whole seconds."""
+    return datetime.datetime.now(datetime.UTC).replace(microsecond=0)
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Make and check everything."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -151,14 +173,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--notes", type=Path, help="file with what is new, in plain text")
     parser.add_argument("--base", default="", help="what comes before the files' names in their addresses")
     parser.add_argument("--before", type=Path, help="an earlier feed whose releases stay")
+    parser.add_argument(
+        "--before-key", type=public_key, action="append", default=[], help="a public key that may have signed it, too"
+    )
     told = parser.parse_args(arguments)
-    now = datetime.datetime.now(datetime.UTC).replace(microsecond=0)
+    issued = now()
     notes = told.notes.read_text("utf-8").strip() if told.notes else ""
-    release = release_of(told.folder, told.version, told.date or now.date(), notes, told.base)
+    release = release_of(told.folder, told.version, told.date or issued.date(), notes, told.base)
     key = signing.read_key(told.key)
     try:
-        before = earlier_feed(told.before, key) if told.before else None
-        publish(told.folder, key, release, before, now)
+        before = earlier_feed(told.before, (signing.public_text(key), *told.before_key)) if told.before else None
+        publish(told.folder, key, release, before, issued)
     except AppError as error:
         raise SystemExit(f"release: {error.message} {error.detail}") from error
     for file in release.files:

@@ -20,21 +20,26 @@ Function un.SizeInWords
   Exch $0
 FunctionEnd
 
-; Tells the bytes of all conversations.
+; Tells the bytes of all conversations, -1 where there is none. A folder named like them is not the app's.
 Function un.ConversationBytes
   Push $0
   Push $1
   Push $2
   Push $3
-  StrCpy $3 0
+  StrCpy $3 -1
   ClearErrors
   FindFirst $1 $2 "${CONVERSATIONS}"
   ${DoUntil} ${Errors}
-    Push "${DATA}\$2"
-    Call un.EntryBytes
-    Pop $0
-    System::Int64Op $3 + $0
-    Pop $3
+    ${IfNot} ${FileExists} "${DATA}\$2\*.*"
+      ${If} $3 == -1
+        StrCpy $3 0
+      ${EndIf}
+      Push "${DATA}\$2"
+      Call un.EntryBytes
+      Pop $0
+      System::Int64Op $3 + $0
+      Pop $3
+    ${EndIf}
     ClearErrors
     FindNext $1 $2
   ${Loop}
@@ -49,8 +54,10 @@ FunctionEnd
 
 ; The page: shown where there is something to decide.
 Function un.ShowData
+  Call un.ConversationBytes
+  Pop $1
   ${IfNot} ${FileExists} "${MODELS}\*.*"
-  ${AndIfNot} ${FileExists} "${CONVERSATIONS}"
+  ${AndIf} $1 == -1
     Abort
   ${EndIf}
   !insertmacro MUI_HEADER_TEXT "$(DATA_TITLE)" "$(DATA_SUBTITLE)"
@@ -65,9 +72,21 @@ Function un.ShowData
   Call un.EntryBytes
   Call un.SizeInWords
   Pop $1
-  ${NSD_CreateCheckbox} 0 42u 100% 12u "$(DATA_MODELS)"
+  StrCpy $2 "$(DATA_MODELS)"
+  Push "${MODELS}"
+  Call un.IsLink
+  Pop $0
+  ${If} $0 = 1
+    StrCpy $2 "$(DATA_MODELS_LINK)"
+  ${EndIf}
+  ${NSD_CreateCheckbox} 0 42u 100% 12u $2
   Pop $ModelsBox
   Call un.ConversationBytes
+  Pop $1
+  ${If} $1 == -1
+    StrCpy $1 0
+  ${EndIf}
+  Push $1
   Call un.SizeInWords
   Pop $1
   ${NSD_CreateCheckbox} 0 58u 100% 12u "$(DATA_CHATS)"
@@ -86,8 +105,12 @@ Function un.LeaveData
   ${NSD_GetState} $ChatsBox $DeleteChats
 FunctionEnd
 
-; Names only what the app itself writes; whatever else lies there stays, and its folder with it.
+; Names only what the app itself writes; whatever else lies there stays, and its folder with it. Tells 1 where models or
+; conversations are still there though their deletion was asked for, else 0.
 Function un.RemoveData
+  Push $0
+  Push $1
+  StrCpy $0 0
   Push "${DATA}\Logs"
   Call un.RemoveTree
   Push "${DATA}\Cache"
@@ -99,17 +122,31 @@ Function un.RemoveData
   Push "${DATA}\components"
   Call un.RemoveTree
   Delete "${DATA}\settings.json"
-  Delete "${DATA}\settings.new"
+  Delete "${DATA}\settings.*.new" ; left by an app that was ended while it wrote
   Delete "${DATA}\settings.unreadable.json"
   ${If} $DeleteModels = 1
     DetailPrint "$(DELETING_MODELS)"
     Push "${MODELS}"
     Call un.RemoveTree
+    ${If} ${FileExists} "${MODELS}"
+      StrCpy $0 1
+      DetailPrint "${MODELS}: $(KEPT_FILE)"
+    ${EndIf}
   ${EndIf}
   ${If} $DeleteChats = 1
     DetailPrint "$(DELETING_CHATS)"
     Delete "${CONVERSATIONS}"
+    Call un.ConversationBytes
+    Pop $1
+    ${If} $1 != -1
+      StrCpy $0 1
+      DetailPrint "${CONVERSATIONS}: $(KEPT_FILE)"
+    ${EndIf}
   ${EndIf}
-  RMDir "${MODELS}" ; both only if they are empty
-  RMDir "${DATA}"
+  Push "${MODELS}"
+  Call un.RemoveEmpty
+  Push "${DATA}"
+  Call un.RemoveEmpty
+  Pop $1
+  Exch $0
 FunctionEnd

@@ -55,6 +55,7 @@ def freeze(python: Path, engine: Engine, prefix: Path, version: str, date: int) 
 
     Raises:
         SystemExit: PyInstaller failed.
+        subprocess.TimeoutExpired: it took longer than 25 minutes.
     """
     stage = lay_stage(engine, version)
     identity.lay(IDENTITY, _DRAWING, version)

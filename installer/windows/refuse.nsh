@@ -52,7 +52,33 @@ Function CheckTold
   Pop $0
 FunctionEnd
 
-; Looks at $INSTDIR: short enough, writable, with room. It is as it was afterwards.
+; Tells 1 where a folder in $INSTDIR is a version of ours, else 0.
+Function HoldsVersions
+  Push $0
+  Push $1
+  Push $2
+  StrCpy $2 0
+  ClearErrors
+  FindFirst $0 $1 "$INSTDIR\*.*"
+  ${DoUntil} ${Errors}
+    ${If} $1 != "."
+    ${AndIf} $1 != ".."
+    ${AndIf} ${FileExists} "$INSTDIR\$1\${LIST_NAME}"
+      StrCpy $2 1
+    ${EndIf}
+    ClearErrors
+    FindNext $0 $1
+  ${Loop}
+  FindClose $0
+  ClearErrors
+  StrCpy $0 $2
+  Pop $2
+  Pop $1
+  Exch $0
+FunctionEnd
+
+; Looks at $INSTDIR: short enough, no other program's, writable, with room. What it makes to find that out it removes;
+; only folders above $INSTDIR that were missing stay.
 Function CheckFolder
   Push $0
   StrCpy $Why ""
@@ -64,6 +90,18 @@ Function CheckFolder
     StrCpy $WhyCode ${CODE_PATH}
     Goto looked
   ${EndIf}
+  ; An uninstaller that we did not lay would be written over, and later deleted. The usual folder is ours alone.
+  ${If} $Installed == ""
+  ${AndIf} $INSTDIR != "${USUAL_FOLDER}"
+  ${AndIf} ${FileExists} "$INSTDIR\uninstall.exe"
+    Call HoldsVersions
+    Pop $0
+    ${If} $0 = 0
+      StrCpy $Why "$(OTHERS_FOLDER)"
+      StrCpy $WhyCode ${CODE_FOLDER}
+      Goto looked
+    ${EndIf}
+  ${EndIf}
   ClearErrors
   CreateDirectory $INSTDIR
   GetTempFileName $0 $INSTDIR
@@ -74,7 +112,8 @@ Function CheckFolder
     Delete $0
     Call CheckRoom
   ${EndIf}
-  RMDir $INSTDIR ; only if it is empty
+  Push $INSTDIR
+  Call RemoveEmpty
   ClearErrors
 looked:
   Pop $0

@@ -15,8 +15,8 @@
 !define CODE_WINDOWS 11       ; refused: Windows is too old
 !define CODE_ROOM 12          ; refused: not enough room on a disk
 !define CODE_PATH 13          ; refused: the folder's path is too long
-!define CODE_FOLDER 14        ; refused: no whole path, not writable, or installed already in another folder
-!define CODE_NOT_LAID 15      ; a file could not be written; nothing was switched to the new version
+!define CODE_FOLDER 14        ; refused: no whole path, not writable, another program's, or installed already elsewhere
+!define CODE_NOT_LAID 15      ; a file could not be written; no other version was switched to
 !define CODE_NOT_REMOVED 16   ; of the uninstaller: some files could not be deleted; it can be run again
 !define CODE_ANOTHER_SETUP 17 ; refused: another set-up or uninstaller runs
 ;
@@ -140,8 +140,12 @@ Section "$(PROGRAM)" PART_PROGRAM
   ${If} ${Errors}
   ${OrIfNot} ${FileExists} "$Laid\${WINDOW_PROGRAM}"
     SetErrorLevel ${CODE_NOT_LAID}
-    MessageBox MB_OK|MB_ICONSTOP "$(NOT_LAID)" /SD IDOK
-    Abort "$(NOT_LAID)"
+    StrCpy $0 "$(NOT_LAID)"
+    ${If} $Folder == $Current ; what was there of it is deleted already
+      StrCpy $0 "$(NOT_LAID_AGAIN)"
+    ${EndIf}
+    MessageBox MB_OK|MB_ICONSTOP $0 /SD IDOK
+    Abort $0
   ${EndIf}
   WriteUninstaller "$INSTDIR\uninstall.exe"
 SectionEnd
@@ -301,18 +305,25 @@ Section "Uninstall"
   Call un.CloseRunning
   Call un.RemoveVersions
   Pop $0
+  StrCpy $1 $INSTDIR
+  ${If} $0 = 0
+    Call un.RemoveData
+    Pop $0
+    StrCpy $1 "${DATA}"
+  ${EndIf}
+  ; Before the uninstaller itself goes, and what Windows knows of it: it can be run again.
   ${If} $0 > 0
     SetErrorLevel ${CODE_NOT_REMOVED}
     MessageBox MB_OK|MB_ICONEXCLAMATION "$(NOT_REMOVED)" /SD IDOK
     Abort "$(NOT_REMOVED)"
   ${EndIf}
   Delete "$INSTDIR\uninstall.exe"
-  RMDir $INSTDIR ; only if it is empty
+  Push $INSTDIR
+  Call un.RemoveEmpty
   Delete "${SHORTCUT}"
   Delete "${SHORTCUT_BACK}"
   Delete "${SHORTCUT_DESKTOP}"
   !insertmacro FORGET_GGUF
   !insertmacro TELL_OF_GGUF
   DeleteRegKey HKCU "${REGISTERED}"
-  Call un.RemoveData
 SectionEnd

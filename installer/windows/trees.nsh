@@ -54,7 +54,8 @@ Function ${UN}RemoveListed
         StrCpy $3 $2 1 -1
         ${If} $3 == "\"
           StrCpy $2 $2 -1
-          RMDir "$0\$2"
+          Push "$0\$2"
+          Call ${UN}RemoveEmpty
         ${ElseIf} $2 != ""
           ClearErrors
           Delete "$0\$2"
@@ -69,7 +70,8 @@ Function ${UN}RemoveListed
   ${EndIf}
   ${If} $4 = 0
     Delete "$0\${LIST_NAME}"
-    RMDir "$0"
+    Push "$0"
+    Call ${UN}RemoveEmpty
   ${EndIf}
   StrCpy $0 $4
   Pop $4
@@ -154,43 +156,72 @@ Function ${UN}EntryBytes
   Exch $0
 FunctionEnd
 
+; A folder; removes it if it is empty. A link to another place stays: the system would remove it whatever lies there.
+Function ${UN}RemoveEmpty
+  Exch $0
+  Push $1
+  System::Call 'kernel32::GetFileAttributesW(w r0) i .r1'
+  ${If} $1 <> -1
+    IntOp $1 $1 & ${ATTRIBUTE_LINK}
+    ${If} $1 = 0
+      RMDir "$0"
+    ${EndIf}
+  ${EndIf}
+  ClearErrors
+  Pop $1
+  Pop $0
+FunctionEnd
+
 !macroend
 
-; Only the uninstaller deletes trees, and only below the app's own folder for data: a folder and all in it. Of a link
-; to another place the link goes and the place stays.
+; Only the uninstaller deletes trees, and only below the app's own folder for data: a path, and all below it. Of a link
+; to another place the link goes and the place stays, also where the path itself is the link.
 Function un.RemoveTree
   Exch $0
   Push $1
   Push $2
   Push $3
-  ClearErrors
-  FindFirst $1 $2 "$0\*.*"
-  ${DoUntil} ${Errors}
-    ${If} $2 != "."
-    ${AndIf} $2 != ".."
-      System::Call 'kernel32::GetFileAttributesW(w "$0\$2") i .r3'
-      ${If} $3 <> -1
-        IntOp $3 $3 & ${ATTRIBUTE_LINK}
-        ${If} $3 <> 0
-          RMDir "$0\$2"
-          Delete "$0\$2"
-        ${ElseIf} ${FileExists} "$0\$2\*.*"
+  System::Call 'kernel32::GetFileAttributesW(w r0) i .r3'
+  ${If} $3 <> -1
+    IntOp $1 $3 & ${ATTRIBUTE_FOLDER}
+    IntOp $2 $3 & ${ATTRIBUTE_LINK}
+    ${If} $1 = 0
+      Delete "$0"
+    ${ElseIf} $2 <> 0
+      System::Call 'kernel32::RemoveDirectoryW(w r0)'
+    ${Else}
+      ClearErrors
+      FindFirst $1 $2 "$0\*.*"
+      ${DoUntil} ${Errors}
+        ${If} $2 != "."
+        ${AndIf} $2 != ".."
           Push "$0\$2"
           Call un.RemoveTree
-        ${Else}
-          Delete "$0\$2"
         ${EndIf}
-      ${EndIf}
+        ClearErrors
+        FindNext $1 $2
+      ${Loop}
+      FindClose $1
+      RMDir "$0"
     ${EndIf}
-    ClearErrors
-    FindNext $1 $2
-  ${Loop}
-  FindClose $1
-  ClearErrors
-  RMDir "$0"
+  ${EndIf}
   ClearErrors
   Pop $3
   Pop $2
   Pop $1
   Pop $0
+FunctionEnd
+
+; A path; tells 1 where it is a link to another place, else 0.
+Function un.IsLink
+  Exch $0
+  System::Call 'kernel32::GetFileAttributesW(w r0) i .r0'
+  ${If} $0 = -1
+    StrCpy $0 0
+  ${EndIf}
+  IntOp $0 $0 & ${ATTRIBUTE_LINK}
+  ${If} $0 <> 0
+    StrCpy $0 1
+  ${EndIf}
+  Exch $0
 FunctionEnd

@@ -33,7 +33,8 @@ def self_test(program: Path, prefix: Path, picture: Path | None = None) -> dict[
         What it told; None for the one without a console, which cannot tell.
 
     Raises:
-        SystemExit: it failed, or took too long.
+        SystemExit: it failed.
+        subprocess.TimeoutExpired: it took longer than seven minutes.
     """
     arguments = [] if picture is None else [wine.windows_path(picture)]
     started = time.monotonic()
@@ -62,6 +63,7 @@ def try_frozen(frozen: Path, prefix: Path, pictures: Path) -> dict[str, Any]:
 
     Raises:
         SystemExit: one failed.
+        subprocess.TimeoutExpired: one took too long.
     """
     pictures.mkdir(parents=True, exist_ok=True)
     facts = self_test(frozen / f"{NAME}.exe", prefix, pictures / "self-test.png")

@@ -110,7 +110,7 @@ def make_windows(prefix: Path) -> None:
 
 
 def lay_shims(prefix: Path, qt_core: Path) -> None:
-    """Lay the stand-ins into a Windows that has none yet.
+    """Lay the stand-ins into a Windows that does not have the ones asked for.
 
     Args:
         prefix: Folder of that Windows.
@@ -118,9 +118,9 @@ def lay_shims(prefix: Path, qt_core: Path) -> None:
     """
     system = prefix / _SYSTEM_FOLDER
     marker = prefix / "expert-lanes-shims"
-    if marker.is_file():
-        return
     asked = pe.imports(qt_core).get("icuuc.dll", ())
+    if marker.is_file() and marker.read_text("utf-8") == "\n".join(asked):
+        return
     with tempfile.TemporaryDirectory() as scratch:
         _make_unicode_stub(asked, system / "icuuc.dll", Path(scratch))
         _take_c_library(system / "ucrtbase.dll", Path(scratch))

@@ -83,7 +83,7 @@ def test_a_component_that_does_not_fit_is_left_out_with_the_reason(lay, changes,
     assert reason in only_note(lay(**changes))
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"\xff", b"[" * 70_000])
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff", b"[" * 70_000, b'{"deep":' + b"[" * 60_000])
 def test_a_manifest_that_is_none_is_told(lay, content):
     folder = lay()
     (folder / MANIFEST).write_bytes(content)
@@ -99,6 +99,14 @@ def test_without_components_nothing_is_said(tmp_path):
     (tmp_path / "other").mkdir()
     (tmp_path / "file").write_text("")
     assert load_components(NoGgml(), tmp_path) == ()
+
+
+def test_a_folder_that_cannot_be_looked_into_is_told(tmp_path):
+    folder = tmp_path / "components"
+    folder.write_text("a file where the folder should be")
+    (note,) = load_components(NoGgml(), folder)
+    assert str(folder) in note
+    assert "cannot be looked for" in note
 
 
 def run(folder):

@@ -110,7 +110,7 @@ def test_the_uninstaller_names_the_folders_and_files_that_the_app_writes(monkeyp
     assert f'!define DATA "$LOCALAPPDATA\\{folders.data_folder().name}"' in script
     assert f'!define MODELS "${{DATA}}\\{folders.models_folder().name}"' in script
     assert f'!define CONVERSATIONS "${{DATA}}\\{Path(STORE_FILE).stem}.*"' in script
-    for name in (SETTINGS_FILE, "settings.new", "settings.unreadable.json"):
+    for name in (SETTINGS_FILE, "settings.*.new", "settings.unreadable.json"):
         assert f'Delete "${{DATA}}\\{name}"' in script
     for name in ("Logs", "Cache", "machine", "profiles", folders.components_folder().name):
         assert f'Push "${{DATA}}\\{name}"' in script

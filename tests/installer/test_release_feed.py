@@ -139,19 +139,67 @@ def test_the_sums_are_those_of_every_file_and_sha256sum_agrees(folder, key_file)
     assert done.returncode == 0
 
 
-def test_releases_before_stay_in_the_feed_and_the_newest_is_found(folder, key_file, tmp_path):
+@pytest.fixture
+def clock(monkeypatch):
+    """The time at which feeds are issued; each is a second after the one before unless the test sets it back."""
+    times = [NOW]
+
+    def now():
+        times.append(times[-1] + datetime.timedelta(seconds=1))
+        return times[-1]
+
+    monkeypatch.setattr(feed, "now", now)
+    return times
+
+
+@pytest.fixture
+def before(folder, key_file, clock, tmp_path):
+    """The feed of 0.2.0, put aside; the packages in the folder are of 0.3.0 now."""
     make(folder, key_file)
-    before = tmp_path / "before"
-    before.mkdir()
+    aside = tmp_path / "before"
+    aside.mkdir()
     for name in ("releases.json", "releases.json.sig"):
-        (folder / name).rename(before / name)
+        (folder / name).rename(aside / name)
     for path in list(folder.iterdir()):
         path.rename(path.with_name(path.name.replace("0.2.0", "0.3.0")))
-    feed.main([str(folder), "--key", str(key_file), "--version", "0.3.0", "--before", str(before / "releases.json")])
+    return aside / "releases.json"
+
+
+def test_releases_before_stay_in_the_feed_and_the_newest_is_found(folder, key_file, before):
+    feed.main([str(folder), "--key", str(key_file), "--version", "0.3.0", "--before", str(before)])
     told = json.loads((folder / "releases.json").read_bytes())
     assert [release["version"] for release in told["releases"]] == ["0.3.0", "0.2.0"]
     assert look(folder, key_file).release.version == "0.3.0"
     assert look(folder, key_file, version="0.3.0").release is None
+
+
+@pytest.mark.parametrize("back", [1, 3600])
+def test_a_feed_that_would_not_be_newer_than_the_one_before_is_not_made(folder, key_file, before, clock, back):
+    clock.append(clock[-1] - datetime.timedelta(seconds=back))
+    with pytest.raises(SystemExit, match="the earlier feed is of"):
+        feed.main([str(folder), "--key", str(key_file), "--version", "0.3.0", "--before", str(before)])
+    assert not (folder / "releases.json").exists()
+
+
+def test_an_earlier_feed_of_another_key_is_gone_on_with_only_where_that_key_is_named(
+    folder, key_file, before, tmp_path
+):
+    signing.new_key(tmp_path / "new.key")
+    words = [str(folder), "--key", str(tmp_path / "new.key"), "--version", "0.3.0", "--before", str(before)]
+    with pytest.raises(SystemExit, match="not signed"):
+        feed.main(words)
+    signing.new_key(tmp_path / "unused.key")
+    named = [signing.public_text(signing.read_key(tmp_path / name)) for name in ("unused.key", "signing.key")]
+    feed.main([*words, "--before-key", named[0], "--before-key", named[1]])
+    assert look(folder, tmp_path / "new.key").release.version == "0.3.0"
+    told = json.loads((folder / "releases.json").read_bytes())
+    assert [release["version"] for release in told["releases"]] == ["0.3.0", "0.2.0"]
+
+
+def test_a_word_that_is_no_public_key_is_refused_as_an_argument(folder, key_file, capsys):
+    with pytest.raises(SystemExit):
+        make(folder, key_file, "--before-key", "AAAA")
+    assert "invalid public_key value: 'AAAA'" in capsys.readouterr().err
 
 
 def test_an_earlier_feed_that_someone_changed_is_not_gone_on_with(folder, key_file, tmp_path):

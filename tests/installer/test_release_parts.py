@@ -1,5 +1,6 @@
 """The release's other parts: the component for CUDA, the AppImage, and the workflow that makes them all."""
 
+import importlib.metadata
 import json
 import os
 import re
@@ -15,6 +16,7 @@ import pe
 import project
 import pytest
 import yaml
+from packaging.requirements import Requirement
 
 from app.engine.components import Manifest
 
@@ -25,6 +27,17 @@ set(GGML_VERSION_MAJOR 0)
 set(GGML_VERSION_MINOR 25)
 set(GGML_VERSION_PATCH 3)
 """
+# Plays GitHub's command for what the workflow asks it.
+GH = """
+case "$HAS:$1 $2 $3" in
+    "no network:"*) exit 1;;
+    "no release:release list "*) ;;
+    *":release list "*) echo v2; echo v1;;
+    "a feed:release view v2"|"an older feed:release view v1") echo a.deb; echo releases.json; echo releases.json.sig;;
+    *":release view "*) echo a.deb;;
+    *":release download "*) [ -d before ] && echo "$3" > before/releases.json;;
+    *) exit 2;;
+esac"""
 
 # ---- component ---------------------------------------------------------------------------------------
 
@@ -210,6 +223,67 @@ def test_secrets_are_named_in_environments_and_written_into_no_command(workflow)
     }  # fmt: skip
     for step in steps(workflow):
         assert "${{" not in step.get("run", ""), "what a tag or a secret holds must not become part of a script"
+
+
+def test_a_secret_is_known_to_one_step_alone_and_that_one_installs_and_builds_nothing(workflow):
+    wider = [workflow.get("env", {}), *(job.get("env", {}) for job in workflow["jobs"].values())]
+    assert not re.search(r"secrets\.|github\.token", json.dumps(wider))
+    knowing = [step for step in steps(workflow) if "secrets." in json.dumps(step.get("env", {}))]
+    assert [step["name"] for step in knowing] == ["Sign the setup", "Signed feed, with checksums of everything"]
+    for step in knowing:
+        assert not re.search(r"\b(pip|apt-get|make|cmake)\b", step["run"])
+
+
+def test_what_makes_the_feed_is_pinned_with_everything_it_stands_on(workflow):
+    (command,) = [
+        line for s in steps(workflow) for line in s.get("run", "").splitlines() if "build/venv/bin/pip" in line
+    ]
+    assert "--require-hashes --only-binary=:all: -r installer/release/pins.txt" in command
+    lines = (ROOT / "installer/release/pins.txt").read_text("ascii").splitlines()
+    pins = [re.fullmatch(r"(\S+)==(\S+)( --hash=sha256:[0-9a-f]{64})+", line) for line in lines if line[:1] != "#"]
+    assert all(pins)
+    found = {pin[1]: pin[2] for pin in pins}
+    wanted = ["msgspec", "pynacl"]
+    while wanted:
+        name = wanted.pop()
+        assert name in found
+        for needed in importlib.metadata.requires(name) or ():
+            requirement = Requirement(needed)
+            if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+                wanted.append(requirement.name.lower())
+
+
+@pytest.mark.parametrize("key", ["", "a key"])
+@pytest.mark.parametrize("has", ["no release", "a feed", "a release without", "an older feed", "no network"])
+def test_the_feed_before_is_fetched_or_the_release_ends(workflow, tmp_path, key, has):
+    (step,) = [s for s in workflow["jobs"]["publish"]["steps"] if "SIGNING_KEY" in s.get("env", {})]
+    programs = {
+        "bin/gh": GH,
+        "build/venv/bin/python": 'case "$1" in *signing.py) echo public;; *) echo "$@" > told;; esac',
+    }
+    for name, content in programs.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(f"#!/bin/sh\n{content}\n")
+        (tmp_path / name).chmod(0o755)
+    environment = {
+        "PATH": f"{tmp_path}/bin:{os.environ['PATH']}", "RUNNER_TEMP": str(tmp_path), "SIGNING_KEY": key, "HAS": has,
+        "PUBLIC_KEY": "public", "EARLIER_KEYS": "one= two=", "VERSION": "0.3.0", "GITHUB_SERVER_URL": "https://x.test",
+        "GITHUB_REPOSITORY": "a/b", "GITHUB_REF_NAME": "v0.3.0",
+    }  # fmt: skip
+    (tmp_path / "script").write_text(step["run"])
+    done = subprocess.run(["bash", "-e", "script"], cwd=tmp_path, env=environment, capture_output=True, check=False)
+    told = (tmp_path / "told").read_text().split() if (tmp_path / "told").exists() else None
+    assert (done.returncode == 0) == (not key or has != "no network")
+    assert (told is not None) == (bool(key) and has != "no network")
+    if told is not None:
+        assert ("--before" in told) == (has in ("a feed", "an older feed"))
+        assert [told[i + 1] for i, word in enumerate(told) if word == "--before-key"] == (
+            ["one=", "two="] if "--before" in told else []
+        )
+    fetched = tmp_path / "before" / "releases.json"
+    assert (fetched.read_text().strip() if fetched.exists() else None) == (
+        {"a feed": "v2", "an older feed": "v1"}.get(has) if key else None
+    )
 
 
 def test_the_workflow_builds_with_the_scripts_of_this_tree(workflow):

@@ -97,7 +97,34 @@ def test_what_the_desktop_gave_the_second_start_goes_along(monkeypatch):
     assert start_request(None) == Request(path=b"", activation="token")
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"path": 7}', b"\xff"])
+def test_what_is_no_text_was_given_by_no_desktop(monkeypatch):
+    monkeypatch.setenv("XDG_ACTIVATION_TOKEN", os.fsdecode(b"\xff"))
+    assert start_request(None) == Request()
+
+
+def test_a_request_that_cannot_be_laid_leaves_nothing(handover, monkeypatch):
+    handover.hold()
+
+    def refuse(_path, _target):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", refuse)
+    with pytest.raises(AppError):
+        handover.ask(Request(), patience_seconds=0.0)
+    assert [path.name for path in handover.folder.iterdir()] == [".window.lock"]
+
+
+def test_the_window_may_come_forward_before_it_can_see_the_request(handover, monkeypatch):
+    handover.hold()
+    seen = []
+    monkeypatch.setattr(
+        "app.library.handover._let_come_forward", lambda: seen.append(list(handover.folder.glob("*.request")))
+    )
+    handover.ask(Request(), patience_seconds=0.0)
+    assert seen == [[]]
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"path": 7}', b"\xff", b'{"deep":' + b"[" * 60_000])
 def test_what_is_no_request_is_dropped(handover, content):
     handover.hold()
     (handover.folder / "one.request").write_bytes(content)
@@ -139,7 +166,13 @@ def test_windows_of_two_installations_do_not_meet_and_those_of_one_appimage_do(m
     assert handover_folder() == old
     monkeypatch.setattr(sys, "executable", "/opt/0.2.0/expert-lanes-window")
     assert handover_folder() != old
+    old = handover_folder()
     monkeypatch.setenv("APPIMAGE", "/home/user/expert-lanes.AppImage")
+    monkeypatch.setenv("APPDIR", "/tmp/.mount_x")
+    assert handover_folder() == old, "started from an AppImage of something else"
+    monkeypatch.setattr(sys, "executable", "/tmp/.mount_x/usr/lib/expert-lanes/expert-lanes-window")
     one = handover_folder()
-    monkeypatch.setattr(sys, "executable", "/tmp/.mount_x/expert-lanes-window")
+    assert one != old
+    monkeypatch.setenv("APPDIR", "/tmp/.mount_y")
+    monkeypatch.setattr(sys, "executable", "/tmp/.mount_y/usr/lib/expert-lanes/expert-lanes-window")
     assert handover_folder() == one

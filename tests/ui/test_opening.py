@@ -12,6 +12,7 @@ from window_driver import ask
 
 from app.__main__ import names_a_file
 from app.library.handover import Handover, handover_folder
+from app.ui import application
 from app.ui.application import model_path
 from app.ui.controller import READY
 from app.ui.main_window import MainWindow
@@ -149,6 +150,51 @@ def test_after_it_was_opened_nothing_waits_any_more(loaded_controller, open_wind
     window.show_chat()
     ask(qtbot, window, controller)
     assert window.wizard.chosen == [Path("/models/other.gguf")]
+
+
+def test_a_closing_window_leaves_later_starts_to_the_next_one(loaded_controller, open_window, handover):
+    controller = loaded_controller()
+    window, opening = open_window(controller)
+    later = Handover(handover_folder())
+    assert not later.hold()
+    end_engine, held = controller.shutdown, []
+
+    def hold_and_end():
+        held.append(later.hold())
+        end_engine()
+
+    controller.shutdown = hold_and_end
+    window.close()
+    controller.shutdown = end_engine
+    assert held == [True], "before the engine had ended"
+    request = handover.folder / "late.request"
+    request.write_bytes(b'{"path": "L21vZGVscy9sYXRlLmdndWY="}')
+    opening._watcher.directoryChanged.emit(str(handover.folder))
+    assert request.exists()
+    assert window.wizard.chosen == []
+    later.close()
+
+
+def test_a_window_whose_folder_cannot_be_watched_leaves_later_starts_to_others(
+    loaded_controller, open_window, handover, monkeypatch
+):
+    monkeypatch.setattr("app.ui.opening.QFileSystemWatcher.directories", lambda _watcher: [])
+    open_window(loaded_controller())
+    later = Handover(handover_folder())
+    assert later.hold()
+    later.close()
+
+
+def test_a_window_opened_after_one_that_did_not_hear_is_the_one_that_later_starts_find(monkeypatch, handover):
+    def deaf(_handover, _path):
+        handover.close()  # it ended without taking anything
+        return False
+
+    found = []
+    monkeypatch.setattr(application, "_handed_over", deaf)
+    monkeypatch.setattr(application, "_run", lambda *_: found.append(Handover(handover_folder()).hold()) or 0)
+    assert application.run(["expert-lanes"]) == 0
+    assert found == [False]
 
 
 START = """

@@ -12,6 +12,7 @@ from app.errors import AppError, ErrorCode
 from app.ui.settings import DAILY, UPDATE_CHECK
 from app.ui.settings_dialog import SettingsDialog
 from app.ui.updates import LOOK_AFTER_MILLISECONDS, Step, Updates
+from app.updates.check import seen_record
 from app.updates.installation import Installation
 
 PACKAGE = "https://releases.test/feed/expert-lanes_0.2.0_amd64.deb"
@@ -291,7 +292,7 @@ def test_everything_has_a_name_for_a_screen_reader(desk):
 def wait_a_day(updates, qtbot):
     """Have the clock strike."""
     updates._look_if_due()
-    qtbot.waitUntil(lambda: not updates.busy, timeout=PATIENCE)
+    qtbot.waitUntil(lambda: not updates.busy and not updates._background.busy, timeout=PATIENCE)
 
 
 def test_unless_it_was_chosen_nothing_is_looked_for_daily(desk, qtbot):
@@ -309,9 +310,42 @@ def test_where_it_was_chosen_a_newer_version_is_told_once_a_day(desk, qtbot, set
     assert told.args == ["0.2.0"]
     asked = len(made.transport.asked)
     made.updates._step = Step.IDLE
-    wait_a_day(made.updates, qtbot)
+    with qtbot.assertNotEmitted(made.updates.changed):
+        wait_a_day(made.updates, qtbot)
     assert len(made.transport.asked) == asked, "not again on the same day"
     assert made.updates.step is Step.IDLE
+
+
+def test_an_hour_in_which_no_check_is_due_leaves_what_was_told(desk, qtbot, settings):
+    settings.set(UPDATE_CHECK, DAILY)
+    transport = serving(make_release("0.1.0"))
+    made = desk(transport)
+    made.check()
+    transport.pages[FEED_URL] = AppError(ErrorCode.NO_NETWORK, "No route.")
+    made.check()
+    wait_a_day(made.updates, qtbot)
+    assert not made.panel.banner.isHidden()
+    assert "No route." in made.panel.banner.text
+
+
+def test_what_the_user_began_meanwhile_counts_for_more_than_the_daily_look(desk, qtbot, settings):
+    settings.set(UPDATE_CHECK, DAILY)
+    made = desk()
+    made.updates._look_if_due()
+    made.updates.check()
+    qtbot.waitUntil(lambda: not made.updates.busy and not made.updates._background.busy, timeout=PATIENCE)
+    assert len(made.transport.asked) == 2, "feed and signature, once"
+
+
+def test_a_record_that_cannot_be_read_is_told_by_the_daily_look(desk, qtbot, settings):
+    settings.set(UPDATE_CHECK, DAILY)
+    path = seen_record().path
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("{")
+    made = desk()
+    wait_a_day(made.updates, qtbot)
+    assert made.updates.error.code is ErrorCode.FILE_UNREADABLE
+    assert made.transport.asked == []
 
 
 def test_a_daily_check_without_a_network_is_no_news_and_other_failures_are(desk, qtbot, settings):

@@ -1,6 +1,7 @@
 """Looking for a newer version: what is found, what is not believed, and what is remembered."""
 
 import datetime
+import json
 
 import pytest
 from played_releases import (
@@ -68,6 +69,20 @@ def test_a_changed_feed_is_not_believed():
     assert code_of(transport) is ErrorCode.UPDATE_UNTRUSTED
 
 
+def test_a_feed_that_is_published_between_the_two_requests_is_fetched_once_more():
+    transport, later = serving(make_release("0.2.0")), serving(make_release("0.3.0"))
+    open_page = transport.open
+
+    def open_and_publish(url, start=0):
+        reply = open_page(url, start)
+        transport.pages = later.pages
+        return reply
+
+    transport.open = open_and_publish
+    assert look(transport).release.version == "0.3.0"
+    assert len(transport.asked) == 4
+
+
 def test_a_feed_without_its_signature_is_not_read():
     transport = serving(make_release())
     del transport.pages[f"{FEED_URL}.sig"]
@@ -119,6 +134,17 @@ def test_a_check_is_due_at_first_then_after_a_day_and_when_the_clock_was_set_bac
     assert not is_due(record, NOW + DAY - datetime.timedelta(seconds=1))
     assert is_due(record, NOW + DAY)
     assert is_due(record, NOW - DAY)
+
+
+@pytest.mark.parametrize("name", ["checked", "issued"])
+def test_a_kept_time_that_names_no_zone_is_told_as_damage(name):
+    record = seen_record()
+    look(serving(make_release()))
+    kept = json.loads(record.path.read_bytes())
+    record.path.write_text(json.dumps(kept | {name: "2026-11-30T12:00:00"}))
+    with pytest.raises(AppError) as refused:
+        is_due(record, NOW)
+    assert refused.value.code is ErrorCode.FILE_UNREADABLE
 
 
 def test_a_check_that_failed_is_due_again():

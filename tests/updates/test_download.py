@@ -2,6 +2,7 @@
 
 import shutil
 from collections import namedtuple
+from pathlib import Path
 
 import pytest
 from played_releases import CONTENT, PlayedTransport, make_file, make_release
@@ -172,6 +173,14 @@ def test_a_disk_without_room_is_told_before_anything_is_fetched(transport, monke
     assert transport.asked == []
 
 
+def test_a_disk_that_does_not_say_what_is_free_is_told(transport, monkeypatch):
+    def refuse(_path):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(shutil, "disk_usage", refuse)
+    assert failure(transport).code is ErrorCode.FOLDER_NOT_WRITABLE
+
+
 def test_two_windows_do_not_fetch_the_same_file(transport):
     folder = folder_of(make_release())
     folder.mkdir(parents=True)
@@ -214,6 +223,17 @@ def test_downloads_before_the_installed_version_go_and_its_own_stays_as_the_way_
     assert sorted(path.name for path in updates_folder().iterdir()) == [
         "0.0.1", "0.0.8.part", "0.1", "0.1.0", "0.2.0", "notes",
     ]  # fmt: skip
+
+
+def test_downloads_that_cannot_be_listed_stay(monkeypatch):
+    (updates_folder() / "0.0.9").mkdir(parents=True)
+
+    def refuse(_path):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "iterdir", refuse)
+    drop_older("0.1.0")
+    assert (updates_folder() / "0.0.9").is_dir()
 
 
 def test_without_downloads_there_is_nothing_to_drop():

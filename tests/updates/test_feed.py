@@ -19,6 +19,8 @@ from app.updates.feed import (
     version_key,
 )
 
+DEB = ("linux-x86_64", "deb")
+
 
 def changed(path, value):
     """A feed with one value of its JSON replaced."""
@@ -118,16 +120,26 @@ def test_a_zero_at_the_end_makes_no_other_version():
 
 def test_the_newest_release_counts_wherever_it_stands():
     feed = read_feed(feed_bytes(make_release("0.2.0"), make_release("0.10.0"), make_release("0.9.0")))
-    assert newer_release(feed, "0.9.0").version == "0.10.0"
+    assert newer_release(feed, "0.9.0", *DEB).version == "0.10.0"
+
+
+def test_a_newer_release_without_a_file_for_this_machine_hides_none_that_has_one():
+    setup = [make_file(platform="windows-x86_64", kind="setup")]
+    feed = read_feed(feed_bytes(make_release("0.4.0", files=setup), make_release("0.3.0"), make_release("0.2.0")))
+    assert newer_release(feed, "0.1.0", *DEB).version == "0.3.0"
+    assert newer_release(feed, "0.1.0", "windows-x86_64", "setup").version == "0.4.0"
+    assert newer_release(feed, "0.3.0", *DEB).version == "0.4.0", "told, although there is nothing to fetch"
+    assert newer_release(feed, "0.4.0", *DEB) is None
 
 
 @pytest.mark.parametrize("installed", ["0.2.0", "0.2", "0.3.0", "1.0"])
 def test_an_older_or_the_same_version_is_never_offered(installed):
-    assert newer_release(read_feed(feed_bytes(make_release("0.2.0"), make_release("0.1.0"))), installed) is None
+    feed = read_feed(feed_bytes(make_release("0.2.0"), make_release("0.1.0")))
+    assert newer_release(feed, installed, *DEB) is None
 
 
 def test_an_empty_feed_offers_nothing():
-    assert newer_release(read_feed(feed_bytes()), "0.1.0") is None
+    assert newer_release(read_feed(feed_bytes()), "0.1.0", *DEB) is None
 
 
 def test_only_the_file_of_the_same_platform_and_kind_is_taken():

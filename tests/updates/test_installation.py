@@ -10,6 +10,7 @@ from app.updates.installation import package_kind, platform_name, this_installat
 from app.updates.source import Source, known_source, unknown_source
 
 IN_USR = PurePosixPath("/usr/lib/expert-lanes/expert-lanes-window")
+IN_MOUNT = PurePosixPath("/tmp/.mount_x/usr/lib/expert-lanes/expert-lanes-window")
 UNPACKED = PurePosixPath("/home/user/expert-lanes-0.1.0/expert-lanes-window")
 
 
@@ -31,7 +32,9 @@ def test_a_platform_is_named_as_in_the_feed(system, machine, name):
     [
         ("linux", IN_USR, {}, False, "deb"),
         ("linux", UNPACKED, {}, False, "tar.xz"),
-        ("linux", PurePosixPath("/tmp/.mount_x/usr/lib/expert-lanes/e"), {"APPIMAGE": "/a"}, False, "appimage"),
+        ("linux", IN_MOUNT, {"APPIMAGE": "/a", "APPDIR": "/tmp/.mount_x"}, False, "appimage"),
+        ("linux", IN_USR, {"APPIMAGE": "/a", "APPDIR": "/tmp/.mount_x"}, False, "deb"),
+        ("linux", UNPACKED, {"APPIMAGE": "/a", "APPDIR": "/tmp/.mount_x"}, False, "tar.xz"),
         ("linux", PurePosixPath("/usr/bin/python3"), {}, True, ""),
         ("win32", PureWindowsPath(r"C:\Users\u\expert-lanes-window.exe"), {}, False, "setup"),
     ],

@@ -3,13 +3,14 @@
 Skipped where NSIS, Wine, MinGW or Xvfb is missing. Exit codes are never believed alone: every test looks at the files.
 """
 
+import shutil
 import subprocess
 
 import nsis
 import pytest
 from windows_setups import DATE, OTHER_FILES, files_below, shortcut_leads_to, until
 
-BESIDE, OLD_WINDOWS, NO_ROOM, LONG_PATH, BAD_FOLDER, NOT_LAID = 10, 11, 12, 13, 14, 15
+BESIDE, OLD_WINDOWS, NO_ROOM, LONG_PATH, BAD_FOLDER, NOT_LAID, NOT_REMOVED = 10, 11, 12, 13, 14, 15, 16
 CHINESE = "C:\\Programme hier\\中文 路径"
 PROGID = r"HKCU\Software\Classes\ExpertLanes.gguf"
 GGUF = r"HKCU\Software\Classes\.gguf"
@@ -219,6 +220,20 @@ def test_a_second_folder_is_refused_while_it_is_installed_in_another(windows, se
     assert versions(windows) == {"0.1.0"}
 
 
+def test_a_folder_with_another_programs_uninstaller_is_refused_and_one_with_ours_is_taken(windows, setups):
+    folder = windows.drive / "Programme hier" / "Tools"
+    (folder / "inner").mkdir(parents=True)
+    (folder / "uninstall.exe").write_text("another program's")
+    assert windows.install(setups["0.1.0"], folder="C:\\Programme hier\\Tools") == BAD_FOLDER
+    assert files_below(folder) == {"uninstall.exe"}
+    assert (folder / "uninstall.exe").read_text() == "another program's"
+    assert not windows.menu.joinpath("Expert Lanes.lnk").exists()
+    # What Windows knew of it is lost, but a version of ours lies there.
+    (folder / "inner" / nsis.LIST_NAME).touch()
+    assert windows.install(setups["0.1.0"], folder="C:\\Programme hier\\Tools") == 0
+    assert windows.uninstall(folder) == 0
+
+
 def test_a_disk_without_room_is_refused_before_anything_is_laid(windows, trees, tmp_path, monkeypatch):
     monkeypatch.setattr(nsis, "needed_mebibytes", lambda *_: 1 << 29)
     setup = nsis.make_setup(trees["0.1.0"], "0.1.0", DATE, tmp_path / "large.exe")
@@ -260,7 +275,7 @@ def lay_data(windows):
     names = (
         *("models/big one.gguf", "models/maker/other.gguf", "conversations.db", "conversations.db-wal"),
         *("conversations.damaged-20260101.db", "settings.json", "machine/speed/x.json", "profiles/y.bin"),
-        "components/cuda/ggml-cuda.dll",
+        *("components/cuda/ggml-cuda.dll", "settings.4711.new"),
         *("Logs/window.log", "Cache/z", "mine.txt"),
     )
     for name in names:
@@ -287,6 +302,76 @@ def test_models_and_conversations_stay_unless_their_deletion_is_asked_for(window
     assert windows.uninstall(None, *options) == 0
     assert files_below(windows.data) == {"mine.txt", *kept}
     assert not windows.installed.exists()
+
+
+def lay_linked(windows, tmp_path, name):
+    """A folder elsewhere with a file, to which the data's folder of this name is a link; Wine shows it as one."""
+    elsewhere = tmp_path / f"elsewhere {name}"
+    elsewhere.mkdir()
+    (elsewhere / "of another.gguf").write_text("stays")
+    windows.data.mkdir(parents=True, exist_ok=True)
+    (windows.data / name).symlink_to(elsewhere)
+
+
+@pytest.mark.parametrize("options", [(), ("/MODELS=delete",)])
+def test_what_a_linked_folder_of_the_data_leads_to_stays(windows, setups, tmp_path, options):
+    assert windows.install(setups["0.1.0"]) == 0
+    for name in ("models", "Cache", "components"):
+        lay_linked(windows, tmp_path, name)
+    code = windows.uninstall(None, *options)
+    for name in ("models", "Cache", "components"):
+        assert files_below(tmp_path / f"elsewhere {name}") == {"of another.gguf"}
+    # Windows removes the link alone; a Wine that cannot leaves it, which is told where it was asked for.
+    left = (windows.data / "models").is_symlink()
+    assert left or options
+    assert code == (NOT_REMOVED if left and options else 0)
+
+
+def test_a_link_to_the_folder_of_versions_stays_through_updates_and_the_removal(windows, setups, tmp_path):
+    elsewhere = tmp_path / "other disk"
+    elsewhere.mkdir()
+    windows.installed.parent.mkdir(parents=True, exist_ok=True)
+    windows.installed.symlink_to(elsewhere)
+    assert windows.install(setups["0.1.0"]) == 0
+    assert windows.install(setups["0.2.0"]) == 0
+    assert windows.installed.is_symlink()
+    assert versions(windows) == {"0.1.0", "0.2.0"}
+    windows.run(windows.installed / "uninstall.exe", "/S")
+    until(lambda: windows.registered() == {}, "uninstalled")
+    assert windows.installed.is_symlink()
+    assert not list(elsewhere.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("name", "option"), [("models/m.gguf", "/MODELS=delete"), ("conversations.db", "/CHATS=delete")]
+)
+def test_a_deletion_that_was_asked_for_and_failed_is_told_and_can_be_tried_again(
+    windows, setups, trees, run_app, name, option
+):
+    assert windows.install(setups["0.1.0"]) == 0
+    # A program that runs cannot be deleted; it stands for a file that another one holds open.
+    held = windows.data / name
+    held.parent.mkdir(parents=True)
+    shutil.copy(trees["0.1.0"] / "expert-lanes.exe", held)
+    app = run_app(held)
+    assert windows.uninstall(None, option) == NOT_REMOVED
+    assert held.is_file()
+    assert files_below(windows.installed) == {"uninstall.exe"}
+    assert windows.registered()["Expert Lanes|DisplayVersion"] == "0.1.0"
+    app.end()
+    assert windows.uninstall(None, option) == 0
+    assert not windows.data.exists()
+    assert not windows.installed.exists()
+    assert windows.registered() == {}
+
+
+def test_a_folder_named_like_the_conversations_is_not_the_apps_and_holds_nothing_up(windows, setups):
+    assert windows.install(setups["0.1.0"]) == 0
+    (windows.data / "conversations.copies").mkdir(parents=True)
+    (windows.data / "conversations.copies" / "mine.db").touch()
+    (windows.data / "conversations.db").touch()
+    assert windows.uninstall(None, "/CHATS=delete") == 0
+    assert files_below(windows.data) == {"conversations.copies/mine.db"}
 
 
 def test_the_same_files_give_the_same_installer(trees, setups, tmp_path):

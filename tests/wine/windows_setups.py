@@ -126,7 +126,7 @@ class Windows:
         folder = folder or self.installed
         program = folder / "uninstall.exe"
         code = self.run(program, "/S", *options, *f"_?={self.name_of(folder)}".split(" "))
-        if program.is_file() and not list(folder.rglob(nsis.LIST_NAME)):
+        if code == 0 and program.is_file() and not list(folder.rglob(nsis.LIST_NAME)):
             program.unlink()
             if not any(folder.iterdir()):
                 folder.rmdir()
