@@ -148,7 +148,7 @@ def _run_window(
     window = build_window(controller, theme, settings, str(model or ""))
     Opening(window, controller, handover)
     window.show()
-    QTimer.singleShot(0, lambda: controller.background.run(_warm_up))
+    QTimer.singleShot(0, lambda: controller.background.run(warm_up))
     recovered_from = controller.conversation.store.recovered_from
     if recovered_from is not None:
         _tell(_recovered(recovered_from))
@@ -174,7 +174,7 @@ _SEEN_LATER = (
 """What is imported where it is first shown, in the order in which that is likely to be."""
 
 
-def _warm_up() -> None:
+def warm_up() -> None:
     """Import off the UI thread what the chat and its docks need when they are first seen; no widget is made."""
     from app.ui.chat import markdown  # noqa: PLC0415 - the first window needs none of it
 

@@ -25,6 +25,7 @@ from app.engine import protocol
 from app.errors import EXIT_ENGINE, EXIT_OK, AppError, ErrorCode
 from app.library import demo, folders
 from app.placement.planner import Wishes
+from app.ui.application import warm_up
 from app.ui.background import left_behind
 from app.ui.controller import Controller
 from app.ui.engine import Engine
@@ -116,6 +117,7 @@ def _test(picture: Path | None) -> Facts:
                 raise _failure("The window is not shown.")
             seconds = {"window": time.time() - psutil.Process().create_time()}
             facts = _chat(window, controller, seconds, unexpected)
+            warm_up()  # all that is imported only where it is first seen: a package may lack a part of it
             application.processEvents()
             if picture is not None and not window.grab().save(str(picture)):
                 raise _failure(f"The window's picture could not be written to {picture}.")

@@ -89,7 +89,7 @@ import threading
 from app.ui import application, background
 background.WAIT_MILLISECONDS = 100
 background.Background.wait.__defaults__ = (100,)
-application._warm_up = threading.Event().wait
+application.warm_up = threading.Event().wait
 """
     done = run_window(home, hanging)
     assert done.returncode == 0, done.stderr
@@ -142,7 +142,7 @@ import sys, threading
 from PySide6.QtWidgets import QApplication
 from app.ui import application
 app = QApplication([])
-beside = threading.Thread(target=application._warm_up)
+beside = threading.Thread(target=application.warm_up)
 beside.start()
 beside.join()
 print(len(app.allWidgets()), " ".join(sys.modules))
