@@ -146,7 +146,7 @@ class ContextMemory:
         self._device.release(self._context)
 
     def _fitting(self) -> int:
-        """The budget that there is room for now."""
+        """Bytes of experts that main memory has room for now, as `resident_budget` says."""
         every = sum(its * self._facts.expert_count for its in self._facts.expert_bytes.values())
         return resident_budget(self._available(), max(0, self._facts.file_bytes - every), self._mapped_bytes)
 

@@ -68,9 +68,8 @@ def changelog(version: str, date: int) -> str:
 
 
 def copyright_file(parts: Sequence[Part], year: int) -> str:
-    """The machine-readable copyright file; the texts themselves lie beside it, in the folder `licenses`."""
+    """The copyright file, in paragraphs of fields; the texts themselves lie beside it, in the folder `licenses`."""
     paragraphs = [
-        "Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/\n"
         "Upstream-Name: Expert Lanes\n"
         "Comment: The package was made with PyInstaller from the parts below, each under its own licence. Their\n"
         f" texts are in /{LICENCES}, each in a folder of the part's name.",

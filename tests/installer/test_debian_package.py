@@ -49,7 +49,7 @@ def test_a_packages_name_is_read_from_an_entry_of_a_field(entry):
 
 def test_the_copyright_file_names_every_part_with_files_of_its_own_and_where_its_texts_are():
     found = paragraphs(documents.copyright_file(PARTS, 2026))
-    assert found[0]["Format"].startswith("https://www.debian.org/doc/packaging-manuals/copyright-format/1.0")
+    assert found[0]["Upstream-Name"] == "Expert Lanes"
     assert found[1]["Files"] == "*"
     files = {block["Files"]: block for block in found if "Files" in block}
     numpy = files["usr/lib/expert-lanes/_internal/numpy/core/x.so"]
