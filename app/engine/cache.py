@@ -33,7 +33,7 @@ from app.placement.plan import CachePolicy, ExpertPin
 
 __all__ = ["ABI", "ExpertDevice", "Experts", "Phase", "Residency", "Result", "library_path"]
 
-ABI = 6
+ABI = 7
 MAX_LAYERS = 1024
 _BATCHES_AT_ONCE = 1024  # as many as the library keeps
 _ALL_LAYERS = -1
@@ -46,6 +46,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "built_for": (text, []),
     "running_with": (text, []),
     "register": (i32, []),
+    "keep_threads": (i32, [i32, raw]),
     "set_residency": (i32, [i32]),
     "last_context": (i64, []),
     "set_phase": (i32, [i64, i32]),
@@ -144,6 +145,10 @@ class ExpertDevice:
     def abort_when_set(self) -> Any:
         """C function pointer usable as llama.cpp's abort callback; its data is a `ctypes.c_int32`."""
         return self._library.expert_device_abort_when_set
+
+    def keep_threads(self, count: int, threads: int | None) -> None:
+        """Compute with the `ggml_threadpool` given wherever `count` threads compute, or with None as ggml does."""
+        self._check(self._library.expert_device_keep_threads(count, threads))
 
     # ---- a model's load ----------------------------------------------------------------------
 

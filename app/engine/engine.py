@@ -1,5 +1,6 @@
 """The engine within the child: llama.cpp with its backends and the expert device, and one model at a time."""
 
+import contextlib
 import logging
 import re
 import threading
@@ -14,6 +15,7 @@ from app.engine import dry_run, loading, protocol
 from app.engine.cache import ExpertDevice
 from app.engine.calibrate import Calibrator
 from app.engine.components import load_components
+from app.engine.compute_threads import ComputeThreads
 from app.engine.context_cache import ContextCache, without_pool
 from app.engine.cores import Cores
 from app.engine.ggml import Ggml, library_folder, not_loaded
@@ -240,8 +242,9 @@ class Engine:
             raise AppError(ErrorCode.ENGINE_FAILED, message)
         self.unload(lock)
         gpus, build = self.devices()
-        calibration = Calibrator(request, gpus, engine_name(build), emit, stopped).run()
-        return protocol.Calibrated(id=request.id, calibration=calibration)
+        calibrator = Calibrator(request, gpus, engine_name(build), emit, stopped)
+        with contextlib.closing(ComputeThreads(self._ggml, self._device, request.threads)):
+            return protocol.Calibrated(id=request.id, calibration=calibrator.run())
 
     def unload(self, lock: threading.Lock) -> None:
         """Free the model, if any; the lock keeps `routing`, `short_order` and `abort` out meanwhile."""

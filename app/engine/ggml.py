@@ -164,18 +164,27 @@ class Ggml:
         )
 
     def cpu_features(self) -> tuple[str, ...]:
-        """Instruction sets that the code for the processor was built for; empty where it does not tell."""
+        """What the code for the processor was built with, most of it instruction sets; empty where it does not tell."""
+        address = self.cpu_function("ggml_backend_get_features")
+        if address is None:
+            return ()
+        features = ctypes.CFUNCTYPE(ctypes.POINTER(_Feature), ctypes.c_void_p)(address)(self._cpu())
+        listed = itertools.takewhile(lambda feature: feature.name, (features[place] for place in itertools.count()))
+        return tuple(feature.name.decode() for feature in listed if feature.value == b"1")
+
+    def cpu_function(self, name: str) -> int | None:
+        """Address of a function that the processor's backend offers by name; None where it does not."""
+        reg = self._cpu()
+        found = self._base.ggml_backend_reg_get_proc_address(reg, name.encode()) if reg else None
+        return int(found) if found else None
+
+    def _cpu(self) -> int | None:
+        """Handle of the processor's backend; None where none was loaded."""
         for index in range(self._ggml.ggml_backend_reg_count()):
             reg = self._ggml.ggml_backend_reg_get(index)
-            if self._base.ggml_backend_reg_name(reg) != b"CPU":
-                continue
-            address = self._base.ggml_backend_reg_get_proc_address(reg, b"ggml_backend_get_features")
-            if not address:
-                return ()
-            features = ctypes.CFUNCTYPE(ctypes.POINTER(_Feature), ctypes.c_void_p)(address)(reg)
-            listed = itertools.takewhile(lambda feature: feature.name, (features[place] for place in itertools.count()))
-            return tuple(feature.name.decode() for feature in listed if feature.value == b"1")
-        return ()
+            if self._base.ggml_backend_reg_name(reg) == b"CPU":
+                return int(reg)
+        return None
 
     def devices(self) -> tuple[Device, ...]:
         """Every registered device, the CPU and accelerators included."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from llama_cpp import llama_cpp as llama
 
 from app.engine.cache import ExpertDevice, Phase
+from app.engine.compute_threads import ComputeThreads
 from app.engine.context_cache import ContextCache
 from app.engine.ggml import Ggml
 from app.engine.load_report import LoadReport
@@ -51,6 +52,7 @@ class LoadedModel:
         self.cache: ContextCache | None = None
         self.model: int | None = None
         self.context: int | None = None
+        self.threads: ComputeThreads | None = None
         self.report: Loaded
         self.keep_alive: list[object] = []  # what llama.cpp keeps pointers to
 
@@ -79,6 +81,9 @@ class LoadedModel:
         if self.model is not None:
             llama.llama_model_free(self.model)
             self.model = None
+        if self.threads is not None:
+            self.threads.close()
+            self.threads = None
 
 
 def load(
@@ -101,7 +106,7 @@ def load(
         AppError: cancelled; model_damaged, the file was changed meanwhile; or the reason llama.cpp's log gives: file,
             architecture, memory, device.
     """
-    started = time.monotonic()
+    started = time.perf_counter()
     check_plan(plan)
     facts = read_facts(Path(plan.model_files[0]))
     check_experts_used(facts, plan.experts_used)
@@ -130,19 +135,14 @@ def load(
             raise report.error("Loading the model")
         if llama.llama_vocab_type(loaded.vocab) == _NO_VOCABULARY:
             raise AppError(ErrorCode.MODEL_UNSUPPORTED, "The model file holds no vocabulary, so it cannot chat.")
-        before = device.last_context() if device else 0
-        loaded.context = llama.llama_init_from_model(loaded.model, _context_parameters(plan, loaded))
-        if loaded.context is None:
-            raise report.error("Creating the context")
-        if device is not None and (made := device.last_context()) != before:
-            loaded.device_context = made
+        _make_context(loaded, ggml, report)
         _warm_up(loaded, report)
         tensors = read_expert_tensors(Path(plan.model_files[0]))
         if device is not None and loaded.device_context:
             profile = ProfileStore(profiles, facts.fingerprint) if profiles else None
             loaded.cache = ContextCache(device, loaded.device_context, plan, facts, profile, routing)
             loaded.cache.prepare(plan, tensors)
-        loaded.report = _loaded_report(loaded, report, tensors, device_reason, time.monotonic() - started)
+        loaded.report = _loaded_report(loaded, report, tensors, device_reason, time.perf_counter() - started)
         if loaded.files.check():
             raise AppError(ErrorCode.MODEL_DAMAGED, "The model file was replaced while it was loaded.")
         if not on_progress(1.0):
@@ -153,6 +153,19 @@ def load(
     finally:
         tap.on_line = None
     return loaded
+
+
+def _make_context(loaded: LoadedModel, ggml: Ggml, report: LoadReport) -> None:
+    """Make the context, and the threads that compute in it."""
+    plan, device = loaded.plan, loaded.device
+    before = device.last_context() if device else 0
+    loaded.context = llama.llama_init_from_model(loaded.model, _context_parameters(plan, loaded))
+    if loaded.context is None:
+        raise report.error("Creating the context")
+    if device is not None and (made := device.last_context()) != before:
+        loaded.device_context = made
+    loaded.threads = ComputeThreads(ggml, device, (plan.threads, plan.threads_batch))
+    loaded.threads.attach(loaded.context, plan.threads, plan.threads_batch)
 
 
 def _context_parameters(plan: Plan, loaded: LoadedModel) -> llama.llama_context_params:

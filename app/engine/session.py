@@ -61,7 +61,7 @@ class Session:
             AppError: context_full when the prompt does not fit, engine_failed when a decode fails.
         """
         self.loaded.abort.value = 0
-        clock = _Clock(started=time.monotonic())
+        clock = _Clock(started=time.perf_counter())
         tokens = self.prompter.tokens(request.messages)
         n_ctx = self.loaded.report.n_ctx
         if len(tokens) >= n_ctx:
@@ -72,9 +72,9 @@ class Session:
         reused = self._reuse_prefix(tokens)
         before = self._sums()
         emit(protocol.PromptProgress(id=request.id, done=reused, total=len(tokens), reused=reused))
-        clock.prompt_started = time.monotonic()
+        clock.prompt_started = time.perf_counter()
         complete = self._prompt(request.id, tokens, reused, emit, stopped)
-        clock.prompt_done = time.monotonic()
+        clock.prompt_done = time.perf_counter()
         text, generated, reason = "", 0, "stopped"
         if complete:
             text, generated, reason = self._decode(request, emit, stopped, clock)
@@ -144,14 +144,14 @@ class Session:
             if stopped():
                 return False
             size = min(abs(self._batch), len(tokens) - done)
-            started = time.monotonic()
+            started = time.perf_counter()
             if not self._compute(tokens[done : done + size]):
                 return False
             # A GPU may still be at it: without this the time of a batch would be that of the one before.
             llama.llama_synchronize(self.loaded.context)
             done += size
             if self._batch < 0:
-                rate = size / max(time.monotonic() - started, 1e-6)
+                rate = size / max(time.perf_counter() - started, 1e-6)
                 most = min(self.loaded.plan.n_ubatch, abs(self._batch) * 2)
                 self._batch = -int(min(max(rate * _UNSTOPPABLE_SECONDS, _SMALLEST_BATCH), most))
             emit(protocol.PromptProgress(id=request_id, done=done, total=len(tokens), reused=reused))
@@ -179,7 +179,7 @@ class Session:
                     reason = "stopped"
                     break
                 token = sampler.sample(loaded.context or 0)
-                clock.last_token = time.monotonic()
+                clock.last_token = time.perf_counter()
                 clock.first_token = clock.first_token or clock.last_token
                 if llama.llama_vocab_is_eog(loaded.vocab, token):
                     reason = "end_of_text"

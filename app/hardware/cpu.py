@@ -52,6 +52,7 @@ _ISA = {
 # A choice, not a measurement: cores of one kind differ by a few percent (favoured ones clock higher)
 # and must stay together; efficiency cores reach about half of the largest core, seldom two thirds.
 _PERFORMANCE_SHARE = 0.7
+_GROUP = 64  # processors that Windows has in one group at most
 
 
 def read_cpu(
@@ -228,9 +229,23 @@ def _allowed(root: KernelPath, online: frozenset[int], groups: str) -> tuple[int
     if allowed >= len(online):
         return None, []
     return allowed, [
-        f"This program may keep only {allowed} of the processor's {len(online)} threads busy "
-        f"({'its CPU quota' if allowed < usable else 'its CPU affinity'})."
+        _words_of_allowed(allowed, len(online), "its CPU quota" if allowed < usable else "its CPU affinity")
     ]
+
+
+def _allowed_by_windows(answers: Answers, logical: int) -> int | None:
+    """Threads that this program may keep busy where it was started for some processors only; else None."""
+    if logical > _GROUP:  # the affinity then is of one group of processors, and says nothing of the others
+        return None
+    try:
+        allowed = answers.ask("windows.GetProcessAffinityMask", lambda: len(psutil.Process().cpu_affinity() or ()), int)
+    except (NotSeenError, psutil.Error, OSError):
+        return None
+    return allowed if 0 < allowed < logical else None
+
+
+def _words_of_allowed(allowed: int, logical: int, why: str) -> str:
+    return f"This program may keep only {allowed} of the processor's {logical} threads busy ({why})."
 
 
 def _from_windows(answers: Answers) -> tuple[Cpu, tuple[str, ...]]:
@@ -239,13 +254,18 @@ def _from_windows(answers: Answers) -> tuple[Cpu, tuple[str, ...]]:
     notes: tuple[str, ...] = ()
     if "neon" not in isa:
         notes = ("Windows does not tell programs about FMA, F16C, VNNI or AMX; the engine finds out itself.",)
+    logical = sum(core.threads for core in found)
+    allowed = _allowed_by_windows(answers, logical)
+    if allowed is not None:
+        notes += (_words_of_allowed(allowed, logical, "its CPU affinity"),)
     return (
         Cpu(
             name=answers.ask("windows.registry.processor", windows.processor_name, str),
             physical_cores=len(found),
             performance_cores=windows.performance_cores(found),
-            logical_cores=sum(core.threads for core in found),
+            logical_cores=logical,
             isa=isa,
+            allowed_threads=allowed,
             performance_cpus=windows.performance_cpus(found),
             core_classes=cores.windows_classes(found),
         ),

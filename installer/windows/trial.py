@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import steady_threads
 import wine
 from project import NAME, WORK
 
@@ -38,7 +39,8 @@ def self_test(program: Path, prefix: Path, picture: Path | None = None) -> dict[
     """
     arguments = [] if picture is None else [wine.windows_path(picture)]
     started = time.monotonic()
-    done = wine.run([str(program), "--self-test", *arguments], prefix, seconds=_SECONDS, cwd=program.parent)
+    command = [str(program), "--self-test", *arguments]
+    done = wine.run(command, prefix, seconds=_SECONDS, cwd=program.parent, one_processor=True)
     seconds = time.monotonic() - started
     if done.returncode != 0:
         told = (done.stdout + done.stderr).decode(errors="replace").strip()
@@ -76,4 +78,5 @@ def try_frozen(frozen: Path, prefix: Path, pictures: Path) -> dict[str, Any]:
         if self_test(moved / f"{NAME}.exe", prefix) is None:
             raise SystemExit(f"windows: the program for terminals told nothing in {AWKWARD}")
         self_test(moved / f"{NAME}-window.exe", prefix, pictures / "self-test-window.png")
+    steady_threads.check(frozen, prefix)
     return facts

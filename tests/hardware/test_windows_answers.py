@@ -2,6 +2,7 @@
 
 import struct
 import sys
+from pathlib import Path
 
 import psutil
 import pytest
@@ -13,15 +14,18 @@ from app.hardware import windows_calls
 from app.hardware.answers import LIVE, Answer, PlayedAnswers
 from app.hardware.caches import parse_caches
 from app.hardware.cores import windows_classes
+from app.hardware.cpu import read_cpu
 from app.hardware.disk import read_medium
 from app.hardware.facts import Cache
 from app.hardware.identity import read_virtual
 from app.hardware.memory_modules import Swap, read_swap
 from app.hardware.power import read_power
+from app.hardware.snapshot import read_snapshot
 from app.hardware.sources import NotSeenError
 from app.hardware.windows import Core
 from app.hardware.windows_calls import PageFiles
 
+LAPTOP = Path(__file__).parents[1] / "snapshots" / "laptop_windows_nvidia_battery.json"
 SAVER = "A1841308-3541-4FAB-BC81-F71556F20B4A"
 
 
@@ -44,6 +48,16 @@ def firmware(tables):
 def medium(tmp_path, **drive):
     record = {"mount": Answer(value={"filesystem": "NTFS", "numbers": []}), "windows.drive": Answer(value=drive)}
     return read_medium(tmp_path, tmp_path, PlayedAnswers(record), "win32")
+
+
+@pytest.mark.parametrize(("affinity", "allowed"), [(4, 4), (20, None), (0, None), (None, None)])
+def test_a_program_started_for_some_processors_may_keep_only_these_busy(affinity, allowed, tmp_path):
+    record = dict(read_snapshot(LAPTOP).answers)
+    if affinity is not None:  # what older records lack
+        record["windows.GetProcessAffinityMask"] = Answer(value=affinity)
+    cpu, notes = read_cpu(tmp_path, "win32", PlayedAnswers(record))
+    assert (cpu.logical_cores, cpu.allowed_threads) == (20, allowed)
+    assert any("only 4 of the processor's 20 threads" in note for note in notes) == (allowed is not None)
 
 
 def test_caches_are_summed_by_level_and_kind():

@@ -1,7 +1,7 @@
-"""The Windows package: what is frozen, what it is fetched and compiled from, and what Windows shows of it.
+"""The Windows package: what is frozen, what it is fetched from, and what Windows shows of it.
 
-What needs the compiler for Windows, Wine or a frozen app is skipped where that is not there; nothing is built here that
-takes longer than a second.
+What needs the compiler for Windows, Wine or a frozen app is skipped where that is not there; the engine is in
+test_windows_engine.py.
 """
 
 import ast
@@ -18,10 +18,8 @@ import freeze
 import frozen_contents
 import identity
 import imports
-import keys
 import mingw
 import notices
-import pe
 import pins
 import project
 import pytest
@@ -156,64 +154,6 @@ def test_every_dependency_of_the_app_is_among_the_packages_for_windows():
 
 def test_packages_and_tools_do_not_get_in_each_others_way():
     assert not set(pins.read(python.PACKAGES)) & set(pins.read(python.TOOLS))
-
-
-def test_keys_change_with_every_part_and_file(tmp_path):
-    file = tmp_path / "a.cpp"
-    file.write_text("1")
-    before = keys.digest("x", "y", files=[file])
-    file.write_text("2")
-    assert (
-        len({before, keys.digest("x", "y", files=[file]), keys.digest("xy", files=[file]), keys.digest("x", "y")}) == 4
-    )
-
-
-def test_the_engines_key_changes_with_compilers_and_headers():
-    base = ("gcc 12", "shaderc 2022", (1, 3, 270))
-    others = [("gcc 13", *base[1:]), (base[0], "shaderc 2023", base[2]), (*base[:2], (1, 4, 309))]
-    made = {engine.engine_key(*parts) for parts in (base, *others)}
-    assert len(made) == 4
-    assert all(key.startswith(engine_wheel.LLAMA_CPP_PYTHON) for key in made)
-    assert engine.native_key("one") != engine.native_key("other")
-
-
-def test_a_module_that_the_engine_does_not_have_is_refused():
-    with pytest.raises(SystemExit, match="ggml-cpu-z80"):
-        engine.build(Path("python"), ["ggml-cpu-x64", "ggml-cpu-z80"])
-
-
-def test_the_processors_are_those_of_ggmls_own_list_but_the_one_that_does_not_compile():
-    listed = engine_wheel.cache_folder() / "engine" / f"llama_cpp_python-{engine_wheel.LLAMA_CPP_PYTHON}"
-    path = listed / "vendor" / "llama.cpp" / "ggml" / "src" / "CMakeLists.txt"
-    if not path.is_file():
-        pytest.skip("the engine's source is not in the cache")
-    x86 = path.read_text().partition('if (GGML_SYSTEM_ARCH STREQUAL "x86")\n        ggml_add_cpu_backend_variant')[2]
-    found = re.findall(r"variant\((\w+)", "variant" + x86.partition('STREQUAL "ARM"')[0])
-    assert sorted(found) == sorted(
-        (*(name.removeprefix("ggml-cpu-") for name in engine.MODULES if "-cpu-" in name), "sapphirerapids")
-    )
-
-
-def test_the_compilers_libraries_lie_beside_the_engine_without_names_for_debuggers(tmp_path):
-    if not mingw.is_here():
-        pytest.skip(NOT_COMPILED)
-    mingw.lay_runtime(tmp_path)
-    assert {path.name for path in tmp_path.iterdir()} == set(mingw.RUNTIME)
-    assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 4 << 20
-    outside = imports.compare(imports.read(tmp_path))
-    assert not outside.missing
-
-
-def test_what_stands_in_for_the_vulkan_loader_is_asked_by_its_windows_name(tmp_path):
-    if not mingw.is_here():
-        pytest.skip(NOT_COMPILED)
-    stand_in, source, library = tmp_path / "libvulkan-1.dll.a", tmp_path / "a.c", tmp_path / "a.dll"
-    mingw.import_library(mingw.FILES / "vulkan-1.def", stand_in)
-    source.write_text(
-        "void *vkGetInstanceProcAddr(void *, char *);\nvoid *f(void) { return vkGetInstanceProcAddr(0, 0); }\n"
-    )
-    subprocess.run([mingw.tool("gcc"), "-shared", "-o", str(library), str(source), str(stand_in)], check=True)
-    assert pe.imports(library)["vulkan-1.dll"] == ("vkGetInstanceProcAddr",)
 
 
 # ---- what Windows shows of it -------------------------------------------------------------------
@@ -359,7 +299,10 @@ def test_both_programs_are_tried_also_in_a_folder_with_any_character(wine_told, 
     frozen = tmp_path / "frozen"
     frozen.mkdir()
     wine_told.output = b"{}"
+    counted = []
+    monkeypatch.setattr(trial.steady_threads, "check", lambda *asked: counted.append(asked))
     trial.try_frozen(frozen, tmp_path, tmp_path / "pictures")
+    assert counted == [(frozen, tmp_path)]
     places = [(Path(command[0]).name, folder.name) for command, folder in wine_told.started]
     assert places == [
         ("expert-lanes.exe", "frozen"),

@@ -1,6 +1,7 @@
 // One llama.cpp context's stream as ggml sees it, and the list of all contexts alive.
 #include "expert_device.h"
 #include "internal.h"
+#include "threads.h"
 
 #include <memory>
 #include <mutex>
@@ -65,12 +66,6 @@ ggml_guid_t guid() {
     return &value;
 }
 
-// Functions of the CPU backend that only its registry hands out; it may be a loaded library.
-template <typename F> F cpu_function(ggml_backend_t cpu, const char * name) {
-    ggml_backend_reg_t reg = ggml_backend_dev_backend_reg(ggml_backend_get_device(cpu));
-    return reinterpret_cast<F>(ggml_backend_reg_get_proc_address(reg, name));
-}
-
 }  // namespace
 
 Context::Context() : settings{EXPERT_DEVICE_LRU, 2, 64, 0.98F, 1.1F, 0.0F, EXPERT_DEVICE_STREAM_AUTO, 0} {}
@@ -107,10 +102,7 @@ int64_t last_context_of_this_thread() {
 
 void set_n_threads(ggml_backend_t backend, int n_threads) {
     context_of(backend).n_threads = n_threads;
-    ggml_backend_t cpu = context_of(backend).cpu.get();
-    if (auto set = cpu_function<ggml_backend_set_n_threads_t>(cpu, "ggml_backend_set_n_threads")) {
-        set(cpu, n_threads);
-    }
+    compute_with(context_of(backend).cpu.get(), n_threads);
 }
 
 void set_abort_callback(ggml_backend_t backend, ggml_abort_callback callback, void * data) {

@@ -1,6 +1,7 @@
 // Runs on one device: a token through many layers, a batch through one, a layer with nothing in it, and copies.
 #include "calibrate_bench.h"
 
+#include "threads.h"
 #include "weights.h"
 
 #include <algorithm>
@@ -90,11 +91,7 @@ Bench::~Bench() = default;
 
 void Bench::set_threads(int32_t threads) {
     if (is_cpu()) {
-        auto set = reinterpret_cast<ggml_backend_set_n_threads_t>(
-            ggml_backend_reg_get_proc_address(ggml_backend_dev_backend_reg(dev_), "ggml_backend_set_n_threads"));
-        if (set != nullptr) {
-            set(backend_.get(), threads);
-        }
+        compute_with(backend_.get(), threads);
     }
 }
 

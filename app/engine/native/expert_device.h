@@ -16,7 +16,7 @@ extern "C" {
 #endif
 
 // Changes whenever a signature or the meaning of a value here does.
-#define EXPERT_DEVICE_ABI 6
+#define EXPERT_DEVICE_ABI 7
 
 enum expert_device_result {
     EXPERT_DEVICE_OK = 0,
@@ -176,6 +176,11 @@ EXPERT_DEVICE_API const char * expert_device_running_with(void);
 // Registers the device with ggml; once per process, further calls return the first one's result.
 // Call after ggml's backends are loaded and before a model is.
 EXPERT_DEVICE_API int32_t expert_device_register(void);
+
+// What CPU backends of this process that are told to compute with `count` threads use from then on: a ggml_threadpool
+// of so many; with a null pointer they go on as ggml does without one. Nothing may compute with it any more when it is
+// taken away, and it must be before it is freed.
+EXPERT_DEVICE_API int32_t expert_device_keep_threads(int32_t count, void * threadpool);
 
 // Where the experts of models loaded from now on are kept on the CPU side.
 EXPERT_DEVICE_API int32_t expert_device_set_residency(int32_t residency);

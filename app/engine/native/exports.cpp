@@ -2,6 +2,7 @@
 #include "expert_device.h"
 #include "exports.h"
 #include "internal.h"
+#include "threads.h"
 #include "weights.h"
 
 #include <algorithm>
@@ -104,6 +105,18 @@ int32_t expert_device_register(void) {
         }
     });
     return result;
+}
+
+int32_t expert_device_keep_threads(int32_t count, void * threadpool) {
+    if (count < 1) {
+        return EXPERT_DEVICE_BAD_ARGUMENT;
+    }
+    try {
+        ed::keep_threads(count, static_cast<ggml_threadpool_t>(threadpool));
+    } catch (const std::bad_alloc &) {
+        return EXPERT_DEVICE_NO_MEMORY;
+    }
+    return EXPERT_DEVICE_OK;
 }
 
 int64_t expert_device_last_context(void) {

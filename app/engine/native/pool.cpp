@@ -2,6 +2,7 @@
 #include "pool.h"
 
 #include "ggml-impl.h"
+#include "threads.h"
 
 #include <algorithm>
 #include <cstring>
@@ -65,11 +66,7 @@ std::unique_ptr<Pool> Pool::open(const std::string & device, int n_threads) {
         return nullptr;
     }
     if (ggml_backend_dev_type(dev) == GGML_BACKEND_DEVICE_TYPE_CPU) {  // computes on the same threads, in turn
-        auto set = reinterpret_cast<ggml_backend_set_n_threads_t>(
-            ggml_backend_reg_get_proc_address(ggml_backend_dev_backend_reg(dev), "ggml_backend_set_n_threads"));
-        if (set != nullptr) {
-            set(backend.get(), n_threads);
-        }
+        compute_with(backend.get(), n_threads);
     }
     return std::unique_ptr<Pool>(new Pool(device, dev, std::move(backend)));
 }
