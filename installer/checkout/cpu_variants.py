@@ -8,12 +8,16 @@ ggml loads the best that the processor has. Standard library only.
 from __future__ import annotations
 
 import base64
+import dataclasses
 import hashlib
+import inspect
 import json
 import os
+import platform
 import re
 import shutil
 import subprocess
+import tempfile
 import zipfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -42,16 +46,49 @@ def portable_engine(python: Path) -> engine_wheel.EngineBuild:
         SystemExit: the compiler failed.
     """
     base = engine_wheel.engine_wheel(python)
-    content = json.dumps([base.key, sorted(_OPTIONS), _compiler_version()])
-    key = f"{base.key}-portable-{hashlib.sha256(content.encode()).hexdigest()[:12]}"
+    variants = cpu_backends(base.headers.parent)
+    # The wheel also changes with how it is written.
+    how = [inspect.getsource(graft), _ONE_CPU.pattern, _EPOCH]
+    key = f"{base.key}-portable-{_short_digest(base.key, variants.parent.name, how)}"
     target = engine_wheel.cache_folder() / "engine" / key
     wheel = target / base.wheel.name
     if not wheel.exists():
-        libraries = _build(base.headers.parent, target)
-        graft(base.wheel, libraries, target / "unfinished.zip")
+        target.mkdir(parents=True, exist_ok=True)
+        graft(base.wheel, {path.name: path for path in variants.iterdir()}, target / "unfinished.zip")
         (target / "unfinished.zip").replace(wheel)
+    return dataclasses.replace(base, wheel=wheel, key=key)
+
+
+def cpu_backends(source: Path) -> Path:
+    """Return the folder of the CPU backends, building them when the cache has none.
+
+    They are kept apart from the wheels that they are put into: another compiler of shaders changes no code for
+    processors.
+
+    Args:
+        source: llama.cpp's folder.
+
+    Raises:
+        SystemExit: the compiler failed.
+    """
+    made_of = (engine_wheel.SDIST_SHA256, platform.machine(), sorted(_OPTIONS), _compiler_version())
+    key = f"{engine_wheel.LLAMA_CPP_PYTHON}-processors-{_short_digest(*made_of)}"
+    target = engine_wheel.cache_folder() / "engine" / key
+    libraries = target / "lib"
+    if not libraries.exists():
+        built = _build(source, target)
+        with tempfile.TemporaryDirectory(dir=target) as scratch:
+            laid = Path(scratch) / "lib"
+            laid.mkdir()
+            for name, path in built.items():
+                shutil.copy(path, laid / name)
+            laid.rename(libraries)
         shutil.rmtree(target / "build")
-    return engine_wheel.EngineBuild(wheel=wheel, headers=base.headers, backends=base.backends, key=key)
+    return libraries
+
+
+def _short_digest(*parts: object) -> str:
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:12]
 
 
 def offered_variants(configured: str) -> dict[str, list[str]]:

@@ -11,7 +11,6 @@ import hashlib
 import json
 import os
 import platform
-import shutil
 import subprocess
 import sys
 import tarfile
@@ -20,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import debian
+import shader_compiler
 
 LLAMA_CPP_PYTHON = "0.3.36"
 SDIST_SHA256 = "832db0699007f1be95a7e41ef12e88926b02ba836461e36a36372db2760c1a2e"
@@ -43,12 +43,21 @@ _X86_OPTIONS = {
 
 @dataclass(frozen=True)
 class EngineBuild:
-    """One engine build: where its wheel and headers are and which GPU backends it holds."""
+    """One engine build: where its wheel and headers are and which GPU backends it holds.
+
+    Attributes:
+        wheel: llama-cpp-python with its libraries.
+        headers: ggml's folder in the source.
+        backends: What it computes on.
+        key: Stands for everything that it was made from.
+        lacking: Those of `shader_compiler.NEEDED` that its Vulkan backend was compiled without.
+    """
 
     wheel: Path
     headers: Path
     backends: tuple[str, ...]
     key: str
+    lacking: tuple[str, ...] = ()
 
 
 def cache_folder() -> Path:
@@ -76,22 +85,22 @@ def package_memory() -> Path:
     return cache_folder() / "packages-not-available.json"
 
 
-def _vulkan_options(cache: Path) -> list[str]:
+def _vulkan_options(cache: Path, compiler: shader_compiler.ShaderCompiler | None) -> list[str]:
     """CMake options for Vulkan, or none with the reason printed."""
 
     def for_cpu(reason: str) -> list[str]:
         print(f"setup: engine for CPU only: {reason}")
         return []
 
+    if compiler is None:
+        return for_cpu("glslc missing")
+    options = ["-DGGML_VULKAN=ON", f"-DVulkan_GLSLC_EXECUTABLE={compiler.path}"]
     if not debian.is_debian_like():
-        return ["-DGGML_VULKAN=ON"] if _new_headers_here() else for_cpu("Vulkan headers or glslc missing or too old")
-    lacking = debian.install(debian.VULKAN_PACKAGES, package_memory())
-    if lacking:
-        return for_cpu(f"{' '.join(lacking)} missing")
+        return options if _new_headers_here() else for_cpu("Vulkan headers missing or too old")
     libraries = sorted(Path("/usr/lib").glob("*/libvulkan.so.1"))
     if not libraries:
         return for_cpu("libvulkan.so.1 not found")
-    options = ["-DGGML_VULKAN=ON", f"-DVulkan_LIBRARY={libraries[0]}"]
+    options.append(f"-DVulkan_LIBRARY={libraries[0]}")
     if not _new_headers_here() and debian.release_has_new_vulkan_headers():
         debian.install(debian.VULKAN_HEADER_PACKAGES, package_memory())
     if _new_headers_here():
@@ -108,7 +117,7 @@ def _vulkan_options(cache: Path) -> list[str]:
 def _new_headers_here() -> bool:
     system = debian.vulkan_header_version(Path("/usr/include")) or (0, 0, 0)
     spirv = list(Path("/usr").glob("*/cmake/SPIRV-Headers")) + list(Path("/usr").glob("*/*/cmake/SPIRV-Headers"))
-    return system >= debian.VULKAN_HEADERS_NEEDED and bool(spirv) and shutil.which("glslc") is not None
+    return system >= debian.VULKAN_HEADERS_NEEDED and bool(spirv)
 
 
 def unpacked_source(cache: Path, python: Path) -> Path:
@@ -145,7 +154,11 @@ def engine_wheel(python: Path) -> EngineBuild:
     """
     cache = cache_folder() / "engine"
     cache.mkdir(parents=True, exist_ok=True)
-    vulkan = _vulkan_options(cache)
+    source = unpacked_source(cache, python)
+    if debian.is_debian_like():
+        debian.install(debian.VULKAN_PACKAGES, package_memory())
+    compiler = shader_compiler.choose(source / "vendor" / "llama.cpp", cache)
+    vulkan = _vulkan_options(cache, compiler)
     options = [
         "-DGGML_BACKEND_DL=ON",
         "-DGGML_NATIVE=OFF",
@@ -153,23 +166,24 @@ def engine_wheel(python: Path) -> EngineBuild:
         *_cpu_options(),
         *vulkan,
     ]
-    content = json.dumps([LLAMA_CPP_PYTHON, SDIST_SHA256, platform.machine(), sorted(options)])
+    shaders = compiler.identity if compiler and vulkan else ""
+    content = json.dumps([LLAMA_CPP_PYTHON, SDIST_SHA256, platform.machine(), sorted(options), shaders])
     key = f"{LLAMA_CPP_PYTHON}-{'vulkan' if vulkan else 'cpu'}-{hashlib.sha256(content.encode()).hexdigest()[:12]}"
     target = cache / key
-    source = unpacked_source(cache, python)
     if not list(target.glob("*.whl")):
-        _build(python, source, options, target, with_vulkan=bool(vulkan))
+        _build(python, source, options, target, shaders)
     return EngineBuild(
         wheel=next(target.glob("*.whl")),
         headers=source / "vendor" / "llama.cpp" / "ggml",
         backends=("CPU", "Vulkan") if vulkan else ("CPU",),
         key=key,
+        lacking=compiler.lacking if compiler and vulkan else (),
     )
 
 
-def _build(python: Path, source: Path, options: list[str], target: Path, *, with_vulkan: bool) -> None:
+def _build(python: Path, source: Path, options: list[str], target: Path, shaders: str) -> None:
     print(
-        f"setup: building the engine ({'CPU + Vulkan' if with_vulkan else 'CPU only'}); "
+        f"setup: building the engine ({'CPU + Vulkan' if shaders else 'CPU only'}); "
         "once per machine, about 10 minutes on two cores",
         flush=True,
     )
@@ -190,7 +204,7 @@ def _build(python: Path, source: Path, options: list[str], target: Path, *, with
             raise SystemExit(f"{tail}\nsetup: the engine did not build; the whole log is {log}")
         target.mkdir(parents=True, exist_ok=True)
         wheel = next(Path(scratch).glob("*.whl"))
-        (target / "build.json").write_text(json.dumps({"options": options}, indent=1))
+        (target / "build.json").write_text(json.dumps({"options": options, "shaders": shaders}, indent=1))
         wheel.replace(target / wheel.name)
 
 

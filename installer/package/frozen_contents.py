@@ -10,7 +10,7 @@ import hashlib
 import re
 import subprocess
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 ORIGINS = "origins.json"
@@ -91,28 +91,44 @@ def used(needs: Mapping[str, Iterable[str]]) -> set[str]:
         kept |= more
 
 
+Version = tuple[int, ...]
+# What the linker writes in place of a version where a file can only be loaded by a library that knows its form.
+_MARKS = {"GLIBC_ABI_DT_RELR": ("GLIBC", (2, 36))}
+
+
 @dataclass(frozen=True)
 class Needs:
     """What a library or program needs of the system that loads it.
 
     Attributes:
         libraries: Sonames.
-        glibc: The newest version of the GNU C library of which it uses something, (0, 0) for none.
+        versions: The newest version of which it uses something, of each of the compiler's libraries (`GLIBC` and the
+            like, as the linker marks them).
         search: Folders in which its libraries are looked for first.
     """
 
-    libraries: frozenset[str]
-    glibc: tuple[int, int]
+    libraries: frozenset[str] = frozenset()
+    versions: Mapping[str, Version] = field(default_factory=dict)
     search: tuple[str, ...] = ()
+
+
+def newest(versions: Iterable[tuple[str, Version]]) -> dict[str, Version]:
+    """The newest version of each name."""
+    found: dict[str, Version] = {}
+    for name, version in versions:
+        found[name] = max(version, found.get(name, version))
+    return found
 
 
 def needs_told(objdump: str) -> Needs:
     """Read the output of `objdump -p`."""
-    versions = re.findall(r"\bGLIBC_(\d+)\.(\d+)", objdump)
+    told = re.findall(r"\b(GLIBC|GLIBCXX|CXXABI|GCC)_(\d+(?:\.\d+)+)\s", objdump)
+    versions = [(name, tuple(map(int, version.split(".")))) for name, version in told]
+    versions += [mark for word, mark in _MARKS.items() if re.search(rf"\b{word}\s", objdump)]
     folders = re.findall(r"^\s+(?:RPATH|RUNPATH)\s+(\S+)", objdump, re.MULTILINE)
     return Needs(
         libraries=frozenset(re.findall(r"^\s+NEEDED\s+(\S+)", objdump, re.MULTILINE)),
-        glibc=max(((int(major), int(minor)) for major, minor in versions), default=(0, 0)),
+        versions=newest(versions),
         search=tuple(folder for line in folders for folder in line.split(":")),
     )
 
@@ -121,7 +137,7 @@ def needs_of(path: Path) -> Needs:
     """What the ELF file at `path` needs; nothing for any other file."""
     with path.open("rb") as file:
         if file.read(4) != b"\x7fELF":
-            return Needs(frozenset(), (0, 0))
+            return Needs()
     done = subprocess.run(["objdump", "-p", str(path)], capture_output=True, text=True, check=True)
     return needs_told(done.stdout)
 

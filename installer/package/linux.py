@@ -24,15 +24,24 @@ import debian_package
 import environment
 import frozen_contents
 import licences
+import self_test
+import shaders
 import tidy
 import try_packages
 from project import DIST, NAME, ROOT, WORK, file_list, project, run, settle, source_date
 
-GLIBC = (2, 35)
-"""The oldest GNU C library on which the packages run, as the README says."""
+OLDEST: dict[str, frozen_contents.Version] = {
+    "GLIBC": (2, 35),
+    "GLIBCXX": (3, 4, 30),
+    "CXXABI": (1, 3, 13),
+    "GCC": (12, 0, 0),
+}
+"""The oldest libraries on which the packages run, as the README says: GNU's C library, and GCC 12's for C++, which is
+the system's own (frozen_contents.py says why)."""
 LARGEST_BYTES = 250_000_000
 """A package with the demo model's source must not be larger."""
 _SHOWN = 15
+_VULKAN = Path("_internal", "llama_cpp", "lib", "libggml-vulkan.so")
 
 
 @dataclass(frozen=True)
@@ -72,29 +81,44 @@ def gather_licences(python: Path) -> list[licences.Part]:
     return licences.parts([(name, source) for name, source in origins], places)
 
 
-def asked_of_the_system(needs: Mapping[str, frozen_contents.Needs]) -> tuple[dict[str, str], tuple[int, int]]:
+def asked_of_the_system(
+    needs: Mapping[str, frozen_contents.Needs],
+) -> tuple[dict[str, str], dict[str, frozen_contents.Version]]:
     """What the files named need that is not among them.
 
     Returns:
-        Sonames, each with one file that needs it, and the oldest version of the GNU C library that serves.
+        Sonames, each with one file that needs it, and the oldest versions of the compiler's libraries that serve.
     """
     there = {name.rpartition("/")[2] for name in needs}
     outside: dict[str, str] = {}
     for name, need in sorted(needs.items()):
         for soname in need.libraries - there:
             outside.setdefault(soname, name)
-    return outside, max((need.glibc for need in needs.values()), default=(0, 0))
+    return outside, frozen_contents.newest(each for need in needs.values() for each in need.versions.items())
 
 
-def check_glibc(needs: Mapping[str, frozen_contents.Needs]) -> None:
-    """Nothing may need a newer GNU C library than the README says.
+def check_versions(needs: Mapping[str, frozen_contents.Needs]) -> None:
+    """Nothing may need newer libraries of the compiler than the README says, not even what is optional.
 
     Raises:
         SystemExit: something does.
     """
-    newer = [f"{name} ({need.glibc[0]}.{need.glibc[1]})" for name, need in needs.items() if need.glibc > GLIBC]
+    newer = [
+        f"{name} needs {_dotted(library, version)}"
+        for name, need in needs.items()
+        for library, version in need.versions.items()
+        if version > OLDEST[library]
+    ]
     if newer:
-        raise SystemExit(f"package: a newer GNU C library than {GLIBC[0]}.{GLIBC[1]} is needed by {', '.join(newer)}")
+        raise SystemExit("\n".join([*newer, f"package: newer libraries are needed than {_told(OLDEST)}"]))
+
+
+def _dotted(library: str, version: frozen_contents.Version) -> str:
+    return f"{library}_{'.'.join(map(str, version))}"
+
+
+def _told(versions: Mapping[str, frozen_contents.Version]) -> str:
+    return ", ".join(_dotted(*each) for each in sorted(versions.items()))
 
 
 def list_files(frozen: Path) -> list[str]:
@@ -119,15 +143,15 @@ def make(python: Path, date: int) -> Packages:
     names = list_files(frozen)
     needs = {name: frozen_contents.needs_of(frozen / name) for name in names}
     programs = [name for name, need in needs.items() if need.libraries and not (frozen / name).is_symlink()]
-    check_glibc(needs)
-    outside, glibc = asked_of_the_system(
+    check_versions(needs)
+    outside, versions = asked_of_the_system(
         {name: need for name, need in needs.items() if not debian_package.OPTIONAL.search(name)}
     )
     needed = debian_package.dependencies(frozen, programs, {part.name for part in parts})
-    print(f"package: needs the GNU C library {glibc[0]}.{glibc[1]} and {', '.join(sorted(outside))}")
+    print(f"package: needs {_told(versions)} and {', '.join(sorted(outside))}")
     names_of_packages = [debian_package.plain(entry) for entry in needed[0]]
-    told = archive.readme(str(project()["version"]), glibc, sorted(outside), names_of_packages)
-    try_packages.self_test(frozen / NAME)
+    told = archive.readme(str(project()["version"]), versions, sorted(outside), names_of_packages)
+    self_test.self_test(frozen / NAME, f"{NAME}/{NAME}")
     return Packages(
         archive=archive.make_archive(frozen, told, date),
         deb=debian_package.make_deb(frozen, parts, needed, date),
@@ -135,11 +159,13 @@ def make(python: Path, date: int) -> Packages:
     )
 
 
-def check(made: Packages) -> None:
-    """Have the packages checked by the tools for that, and by their size."""
+def check(made: Packages, *, any_shaders: bool) -> None:
+    """Have the packages checked by the tools for that, by their size, and by the shaders in them."""
     with tempfile.TemporaryDirectory(dir=WORK) as scratch:
         run(["dpkg-deb", "-x", str(made.deb), scratch])
-        checks.check_desktop_files(Path(scratch) / "usr")
+        usr = Path(scratch) / "usr"
+        checks.check_desktop_files(usr)
+        shaders.check(usr / "lib" / NAME / _VULKAN, anyway=any_shaders)
     checks.check_package(made.deb)
     for path in (made.archive, made.deb):
         size = path.stat().st_size
@@ -169,10 +195,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Make the Linux packages in dist/.")
     parser.add_argument("--twice", action="store_true", help="make them twice and compare")
     parser.add_argument("--not-tried", action="store_true", help="do not try them in minimal roots")
+    shaders.add_option(parser)
     asked = parser.parse_args()
+    environment.check_python()  # before anything is installed for a package that cannot be made
     checks.install_tools()
     WORK.mkdir(parents=True, exist_ok=True)
-    python, date = environment.prepare(), source_date()
+    python, date = environment.prepare(any_shaders=asked.any_shaders), source_date()
     made = make(python, date)
     if asked.twice:
         with tempfile.TemporaryDirectory(dir=WORK) as scratch:
@@ -181,7 +209,7 @@ def main() -> None:
             shutil.rmtree(WORK / "build")
             made = make(python, date)
             compare_runs((made.archive, made.deb), Path(scratch))
-    check(made)
+    check(made, any_shaders=asked.any_shaders)
     if not asked.not_tried:
         try_packages.try_in_roots(made.archive, made.deb, made.needed)
 

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from llama_process import Context, LlamaProcess
 
 from app.engine.cache import ExpertDevice, Phase, Residency
+from app.engine.compute_threads import ComputeThreads
 from app.model import read_expert_tensors
 from app.placement.plan import CachePolicy
 
@@ -70,6 +71,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         pool_device: ggml's name of the device that has the pool.
         device_library: Library of a device of the tests' own, which is loaded; empty for none.
         threads: Of the CPU.
+        keep_threads: Keep these between graphs; ggml with OpenMP takes kept threads too, though it needs none.
         experts_used: Experts that compute each token; None for the model's own number.
         batches: Sizes, in tokens.
         prompt: Text to answer instead, greedily, with `answer` tokens; the ids are stored.
@@ -84,6 +86,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     pool_device: str = "CPU"
     device_library: str = ""
     threads: int = 1
+    keep_threads: bool = False
     experts_used: int | None = None
     batches: tuple[int, ...] = BATCHES
     prompt: str = ""
@@ -218,6 +221,9 @@ def decode(process: LlamaProcess, path: Path, job: Job) -> dict[str, Any]:
         experts_used=job.experts_used,
     )
     context = model.context(threads=job.threads)
+    threads = ComputeThreads(process.ggml, device, (job.threads,), also_with_openmp=True) if job.keep_threads else None
+    if threads:
+        threads.attach(context.context, job.threads, job.threads)
     found: dict[str, Any] = {}
     told: dict[str, Any] = {}
     if device:
@@ -236,6 +242,8 @@ def decode(process: LlamaProcess, path: Path, job: Job) -> dict[str, Any]:
             told[run.name] = facts(device, context.id, before, job.pool_device)
     context.close()
     model.close()
+    if threads:
+        threads.close()
     return found | {"facts": np.array(json.dumps(told))}
 
 
