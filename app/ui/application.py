@@ -26,6 +26,7 @@ from app.ui.engine import Engine
 from app.ui.garbage import UiThreadCollector
 from app.ui.main_window import APP_NAME, build_window
 from app.ui.opening import Opening
+from app.ui.program_icon import program_icon
 from app.ui.settings import MAX_TOKENS, TEMPERATURE, THEME, Settings
 from app.ui.speed_memory import SpeedMemory
 from app.ui.theme import Theme
@@ -79,6 +80,7 @@ def _run(argv: list[str], model: Path | None, handover: Handover) -> int:
     application.setApplicationName("expert-lanes")
     application.setApplicationDisplayName(APP_NAME)
     application.setDesktopFileName("expert-lanes")
+    application.setWindowIcon(program_icon())
     QLocale.setDefault(locale_of_words())
     # Ctrl+C in a terminal ends the window at once; what was shown is stored, and the engine ends with us.
     signal.signal(signal.SIGINT, signal.SIG_DFL)

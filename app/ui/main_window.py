@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QByteArray, QSize, Qt, QUrl, Signal, qVersion
+from PySide6.QtCore import QByteArray, QPoint, QSize, Qt, QUrl, Signal, qVersion
 from PySide6.QtGui import QAction, QCloseEvent, QDesktopServices, QKeySequence, QResizeEvent
 from PySide6.QtWidgets import QDockWidget, QFileDialog, QMainWindow, QMessageBox, QSizePolicy, QStackedWidget, QWidget
 
@@ -316,7 +316,7 @@ class MainWindow(QMainWindow):
 
     # ---- begin and end ------------------------------------------------------------------------
 
-    def _fit_to_screen(self) -> None:
+    def _fit_to_screen(self, *, is_put_back: bool) -> None:
         """Keep the whole window, its frame included, on the screen: a laptop's is smaller than the usual size."""
         screen = self.screen()
         if screen is None:
@@ -325,17 +325,19 @@ class MainWindow(QMainWindow):
         width, height = room.width(), room.height() - FRAME_HEIGHT
         self.setMinimumSize(min(MINIMUM_SIZE[0], width), min(MINIMUM_SIZE[1], height))
         self.resize(min(self.width(), width), min(self.height(), height))
-        corner = self.pos()
-        self.move(
-            max(room.left(), min(corner.x(), room.left() + width - self.width())),
-            max(room.top(), min(corner.y(), room.top() + height - self.height())),
+        before = self.pos()
+        corner = QPoint(
+            max(room.left(), min(before.x(), room.left() + width - self.width())),
+            max(room.top(), min(before.y(), room.top() + height - self.height())),
         )
+        # Not to where it was put back: that is the place without the frame, which a move counts in, and the window
+        # would be lower by a title bar at every start.
+        if corner != before or not is_put_back:
+            self.move(corner)
 
     def _restore(self) -> None:
         geometry = _decoded(self._settings.get(GEOMETRY))
-        if geometry:
-            self.restoreGeometry(geometry)
-        self._fit_to_screen()
+        self._fit_to_screen(is_put_back=bool(geometry) and self.restoreGeometry(geometry))
         # The window opens with the wizard; the docks wait for the chat.
         self._docks.restore(_decoded(self._settings.get(LAYOUT)))
 

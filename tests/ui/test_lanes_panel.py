@@ -11,6 +11,7 @@ from app.hardware.facts import Ram
 from app.placement.memory import predicted_use
 from app.ui.lanes.dock import LanesDock
 from app.ui.lanes.lane_info import ABSENT
+from app.ui.lanes.lane_overlay import nothing_text
 from app.ui.lanes.panel import LanesPanel
 from app.ui.orders import Orders
 from app.ui.words import in_bytes
@@ -103,12 +104,13 @@ def test_experts_in_the_pool_are_counted_in_its_lane(loaded_controller, make_doc
     assert "24 experts · 24.0 MiB" in header_of(panel, "CPU").text
 
 
-def test_without_a_gpu_its_lane_is_there_and_explains_itself(loaded_controller, make_dock):
+def test_without_a_gpu_its_lane_is_there_and_explains_itself_once(loaded_controller, make_dock):
     panel = make_dock(loaded_controller("--no-gpu")).content
     header = header_of(panel, ABSENT).text
     assert "No GPU was found." in header
     assert "CPU + Vulkan" in header
     assert "Predicted" not in header
+    assert nothing_text(view_of(panel, ABSENT)) == "No experts can lie here."
 
 
 def test_what_does_not_fit_is_shown_at_once_in_words_and_is_not_forbidden(

@@ -1,11 +1,12 @@
 """How the window begins and ends: layout and model kept, parts made when they are seen, a clean end."""
 
+from PySide6.QtCore import QPoint
 from PySide6.QtWidgets import QDockWidget
 from window_driver import ask, chat_with_docks
 
 from app.ui.chat.page import ChatPage
 from app.ui.lazy_dock import LazyDock
-from app.ui.main_window import FRAME_HEIGHT, build_window
+from app.ui.main_window import FRAME_HEIGHT, MainWindow, build_window
 from app.ui.settings import LAST_MODEL
 
 
@@ -24,6 +25,20 @@ def test_geometry_docks_and_the_last_model_are_kept(loaded_controller, make_wind
     with qtbot.waitSignal(controller.loaded, timeout=10000):
         controller.load()
     assert settings.get(LAST_MODEL) == controller.facts.files[0]
+
+
+def test_a_window_that_is_put_back_is_not_moved_for_a_move_counts_in_its_frame(
+    make_controller, make_window, monkeypatch
+):
+    moves = []
+    monkeypatch.setattr(MainWindow, "move", lambda _window, place: moves.append(place))
+    first = make_window(make_controller())
+    assert moves, "a first window is placed"
+    moves.clear()
+    first.setGeometry(10, 30, 740, 600)
+    first.close()
+    again = make_window(make_controller())
+    assert (moves, again.geometry().topLeft()) == ([], QPoint(10, 30))
 
 
 def test_closing_in_the_wizard_keeps_the_docks_for_the_chat(make_controller, make_window, qtbot):

@@ -31,9 +31,9 @@ def paint_overlay(painter: QPainter, view: "LaneView", band: QRect | None, offer
 
 
 def nothing_text(view: "LaneView") -> str:
-    """Why a lane is empty."""
+    """Why a lane is empty, as far as its header does not say it."""
     if view.lane.note:
-        return view.lane.note
+        return translate("Lanes", "No experts can lie here.")
     if view.lane.kind == DISK:
         return translate("Lanes", "Main memory has room for every layer that is not on a GPU.")
     if view.lane.kind == CPU and view.state.board.memory.any():
