@@ -12,7 +12,8 @@ from pathlib import Path
 
 SOCKETS = Path("/tmp/.X11-unix")
 """Where X servers have their sockets, one for each display."""
-_SIZE = (1600, 1000)
+SIZE = (1600, 1000)
+"""Width and height in pixels."""
 _HEADER = struct.Struct(">25I")
 """XWDFileHeader of X11/XWDFile.h, in which Xvfb keeps its screen."""
 _COLOUR_BYTES = 12
@@ -76,7 +77,7 @@ def screen() -> Iterator[Screen]:
         SystemExit: it did not start.
     """
     with tempfile.TemporaryDirectory() as folder:
-        size = f"{_SIZE[0]}x{_SIZE[1]}x24"
+        size = f"{SIZE[0]}x{SIZE[1]}x24"
         command = ["Xvfb", "-displayfd", "1", "-screen", "0", size, "-fbdir", folder, "-nolisten", "tcp", "-noreset"]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
             try:

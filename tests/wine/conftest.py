@@ -2,7 +2,9 @@
 
 import nsis
 import pytest
-from windows_setups import DATE, RunningApp, Windows, free_display, lacking, make_programs, make_tree
+import screen
+import windows_shortcuts
+from windows_setups import DATE, RunningApp, Windows, lacking, make_programs, make_tree
 
 
 @pytest.fixture(scope="session")
@@ -12,18 +14,17 @@ def installer_tools():
 
 
 @pytest.fixture(scope="session")
-def display(installer_tools):
-    screen, name = free_display()
-    yield name
-    screen.terminate()
-    screen.communicate()
+def shown(installer_tools):
+    """A screen that nobody sees."""
+    with screen.screen() as shown:
+        yield shown
 
 
 @pytest.fixture(scope="session")
-def made_windows(tmp_path_factory, display):
+def made_windows(tmp_path_factory, shown):
     base = tmp_path_factory.mktemp("windows")
     (base / "home").mkdir()
-    windows = Windows(base / "prefix", base / "home", display)
+    windows = Windows(base / "prefix", base / "home", shown.display)
     yield windows
     windows.end()
 
@@ -62,3 +63,16 @@ def run_app(windows, tmp_path):
     yield run
     for app in started:
         app.end()
+
+
+@pytest.fixture(scope="session")
+def shortcut_program(tmp_path_factory, installer_tools):
+    return windows_shortcuts.make_program(tmp_path_factory.mktemp("shortcuts"))
+
+
+@pytest.fixture
+def shortcuts(windows, shortcut_program):
+    """The shortcuts of that Windows' user; those that were made are gone at the end."""
+    made = windows_shortcuts.Shortcuts(windows, shortcut_program)
+    yield made
+    made.clear()

@@ -1,7 +1,6 @@
 """Small installers for the tests of the Windows installer, and the Windows under Wine in which they run."""
 
 import contextlib
-import os
 import re
 import shutil
 import subprocess
@@ -205,10 +204,3 @@ def shortcut_leads_to(shortcut, *parts):
     """True where the shortcut's file holds this path's end, in one of the two forms that it may have there."""
     path, content = "\\".join(parts), shortcut.read_bytes()
     return path.encode("utf-16-le") in content or path.encode() in content
-
-
-def free_display():
-    """Start a screen that nobody sees; the process, and its name."""
-    command = ["Xvfb", "-displayfd", "1", "-screen", "0", "900x700x24", "-nolisten", "tcp"]
-    screen = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=dict(os.environ))
-    return screen, f":{screen.stdout.readline().decode().strip()}"
