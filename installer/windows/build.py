@@ -2,6 +2,9 @@
 
 Run by `make package-windows` with the checkout's own Python. The first run compiles the engine for Windows, which takes
 half an hour on two cores; what is kept of it in the per-user cache serves every later one.
+
+A release is made in two steps: `--only frozen`, then `--only setup` with the system's Python, which signs (sign.py)
+where a certificate is configured. Nothing that was fetched runs where the certificate is known.
 """
 
 from __future__ import annotations
@@ -25,10 +28,20 @@ import notices  # noqa: E402
 import nsis  # noqa: E402
 import project  # noqa: E402
 import python  # noqa: E402
+import rehearsal  # noqa: E402
+import shaders  # noqa: E402
+import sign  # noqa: E402
+import sign_frozen  # noqa: E402
 import trial  # noqa: E402
 import wine  # noqa: E402
 
-PACKAGES = ("g++-mingw-w64-x86-64-posix", "wine64", "wine", "nsis", *debian.VULKAN_PACKAGES)
+PACKAGES = (*debian.WINDOWS_PACKAGES, *debian.VULKAN_PACKAGES)
+PICTURES = freeze.WORK / "setup-pictures"
+
+
+def package_name(version: str) -> str:
+    """What the packages' names begin with."""
+    return f"{project.NAME}-{version}-windows-x86_64"
 
 
 def system_packages() -> None:
@@ -50,19 +63,15 @@ def list_files(frozen: Path, target: Path) -> int:
     return total
 
 
-def main() -> None:
-    """Make and try everything."""
-    parser = argparse.ArgumentParser(description="Make the Windows packages.")
-    parser.add_argument("--modules", help="hold only these of the engine's, with commas between them: to be tried only")
-    parser.add_argument("--engine-only", action="store_true", help="compile the engine and end")
-    told = parser.parse_args()
+def make_frozen(told: argparse.Namespace, version: str, date: int) -> bool:
+    """Make the frozen folder and try it under Wine; False where only the engine was asked for, and made."""
     started = time.monotonic()
-    version, date = str(project.project()["version"]), project.source_date()
     system_packages()
-    built = engine.build(Path(sys.executable), told.modules.split(",") if told.modules else engine.MODULES)
+    modules = told.modules.split(",") if told.modules else engine.MODULES
+    built = engine.build(Path(sys.executable), modules, any_shaders=told.any_shaders)
     if told.engine_only:
         print(f"windows: the engine lies in {built.libraries} and {built.native}")
-        return
+        return False
     home = python.lay()
     prefix = wine.try_prefix(python.site_packages(home) / "PySide6" / "Qt6Core.dll")
     frozen = freeze.freeze(home, built, prefix, version, date)
@@ -70,15 +79,44 @@ def main() -> None:
     notices.lay(frozen, home, built)
     project.settle(frozen, date)
     found = imports.check(frozen)
+    if "ggml-vulkan" in modules:
+        library = frozen / "_internal" / "llama_cpp" / "lib" / "ggml-vulkan.dll"
+        shaders.check(library, anyway=told.any_shaders)
     print(f"windows: {found.files} programs and libraries; of Windows they need {', '.join(sorted(found.system))}")
-    name = f"{project.NAME}-{version}-windows-x86_64"
-    list_files(frozen, project.DIST / f"{name}.files.txt")
+    list_files(frozen, project.DIST / f"{package_name(version)}.files.txt")
+    nsis.draw(PICTURES, version)
     trial.try_frozen(frozen, prefix, freeze.WORK / "pictures")
-    if told.modules:
-        return
-    setup = nsis.make_setup(frozen, version, date, project.DIST / f"{name}-setup.exe")
+    return True
+
+
+def make_setup(version: str, date: int) -> Path:
+    """Make the setup of the frozen folder, both signed where a certificate is configured."""
+    name = package_name(version)
+    certificate = sign.configured()
+    if certificate is not None:
+        print(f"windows: {len(sign_frozen.sign_frozen(freeze.FROZEN, certificate))} programs and libraries are signed")
+        list_files(freeze.FROZEN, project.DIST / f"{name}.files.txt")
+    setup = nsis.make_setup(freeze.FROZEN, version, date, project.DIST / f"{name}-setup.exe", PICTURES)
     digest = hashlib.sha256(setup.read_bytes()).hexdigest()
-    print(f"windows: {setup.stat().st_size:>12,} {setup.relative_to(ROOT)} sha256 {digest}")
+    print(f"windows: {setup.stat().st_size:>12,} {setup.relative_to(ROOT)} sha256 {digest}", flush=True)
+    return setup
+
+
+def main() -> None:
+    """Make and try everything."""
+    parser = argparse.ArgumentParser(description="Make the Windows packages.")
+    parser.add_argument("--modules", help="hold only these of the engine's, with commas between them: to be tried only")
+    parser.add_argument("--engine-only", action="store_true", help="compile the engine and end")
+    parser.add_argument("--only", choices=("frozen", "setup"), help="make only the frozen app, or only the setup of it")
+    shaders.add_option(parser)
+    told = parser.parse_args()
+    version, date = str(project.project()["version"]), project.source_date()
+    if told.only != "setup" and not make_frozen(told, version, date):
+        return
+    if told.only != "frozen" and not told.modules:
+        setup = make_setup(version, date)
+        if told.only is None:
+            rehearsal.rehearse(setup, version, freeze.FROZEN, wine.default_prefix())
 
 
 if __name__ == "__main__":

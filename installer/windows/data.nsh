@@ -52,12 +52,21 @@ Function un.ConversationBytes
   Exch $0
 FunctionEnd
 
-; The page: shown where there is something to decide.
+; The page: shown where there is something to decide, with a box for what there is.
 Function un.ShowData
+  StrCpy $ModelsBox ""
+  StrCpy $ChatsBox ""
   Call un.ConversationBytes
-  Pop $1
-  ${IfNot} ${FileExists} "${MODELS}\*.*"
-  ${AndIf} $1 == -1
+  Pop $4
+  Push "${MODELS}"
+  Call un.EntryBytes
+  Pop $3
+  Push "${MODELS}"
+  Call un.IsLink
+  Pop $2
+  ${If} $2 = 0
+  ${AndIf} $3 == 0 ; a folder that is empty goes without a question
+  ${AndIf} $4 == -1
     Abort
   ${EndIf}
   !insertmacro MUI_HEADER_TEXT "$(DATA_TITLE)" "$(DATA_SUBTITLE)"
@@ -68,41 +77,48 @@ Function un.ShowData
   ${EndIf}
   ${NSD_CreateLabel} 0 0 100% 34u "$(DATA_TEXT)"
   Pop $0
-  Push "${MODELS}"
-  Call un.EntryBytes
-  Call un.SizeInWords
-  Pop $1
-  StrCpy $2 "$(DATA_MODELS)"
-  Push "${MODELS}"
-  Call un.IsLink
-  Pop $0
-  ${If} $0 = 1
-    StrCpy $2 "$(DATA_MODELS_LINK)"
-  ${EndIf}
-  ${NSD_CreateCheckbox} 0 42u 100% 12u $2
-  Pop $ModelsBox
-  Call un.ConversationBytes
-  Pop $1
-  ${If} $1 == -1
-    StrCpy $1 0
-  ${EndIf}
-  Push $1
-  Call un.SizeInWords
-  Pop $1
-  ${NSD_CreateCheckbox} 0 58u 100% 12u "$(DATA_CHATS)"
-  Pop $ChatsBox
-  ${NSD_CreateLabel} 0 80u 100% 24u "$(DATA_PLACE)"
-  Pop $0
   ; Back here from the next page, what was ticked is ticked.
-  ${NSD_SetState} $ModelsBox $DeleteModels
-  ${NSD_SetState} $ChatsBox $DeleteChats
-  ${NSD_SetFocus} $ModelsBox
+  StrCpy $5 42 ; where the next box stands
+  ${If} $2 = 1
+  ${OrIf} $3 != 0
+    Push $3
+    Call un.SizeInWords
+    Pop $1
+    StrCpy $3 "$(DATA_MODELS)"
+    ${If} $2 = 1
+      StrCpy $3 "$(DATA_MODELS_LINK)"
+    ${EndIf}
+    ${NSD_CreateCheckbox} 0 $5u 100% 12u $3
+    Pop $ModelsBox
+    ${NSD_SetState} $ModelsBox $DeleteModels
+    ${NSD_SetFocus} $ModelsBox
+    IntOp $5 $5 + 16
+  ${EndIf}
+  ${If} $4 != -1
+    Push $4
+    Call un.SizeInWords
+    Pop $1
+    ${NSD_CreateCheckbox} 0 $5u 100% 12u "$(DATA_CHATS)"
+    Pop $ChatsBox
+    ${NSD_SetState} $ChatsBox $DeleteChats
+    ${If} $ModelsBox == ""
+      ${NSD_SetFocus} $ChatsBox
+    ${EndIf}
+    IntOp $5 $5 + 16
+  ${EndIf}
+  IntOp $5 $5 + 6
+  ${NSD_CreateLabel} 0 $5u 100% 24u "$(DATA_PLACE)"
+  Pop $0
   nsDialogs::Show
 FunctionEnd
 
 Function un.LeaveData
-  ${NSD_GetState} $ModelsBox $DeleteModels
-  ${NSD_GetState} $ChatsBox $DeleteChats
+  ${If} $ModelsBox != ""
+    ${NSD_GetState} $ModelsBox $DeleteModels
+  ${EndIf}
+  ${If} $ChatsBox != ""
+    ${NSD_GetState} $ChatsBox $DeleteChats
+  ${EndIf}
 FunctionEnd
 
 ; Names only what the app itself writes; whatever else lies there stays, and its folder with it. Tells 1 where models or

@@ -10,18 +10,25 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 from pathlib import Path, PurePosixPath
 
 import identity
+import project
+import sign
 
 HERE = Path(__file__).resolve().parent
 DRAWING = HERE.parents[1] / "resources" / "linux" / "expert-lanes.svg"
-PROGRAMS = ("expert-lanes-window.exe", "expert-lanes.exe")
+PROGRAMS = tuple(f"{name}.exe" for name in reversed(project.PROGRAMS))
+"""The one with a window first."""
 LIST_NAME = "installed-files.txt"
 LIST_HEADER = "expert-lanes files 1"
 """The list's first line: its form, which the uninstallers of other versions must know."""
-_REFUSED = re.compile(r'[<>:"|?*\\\x00-\x1f]|[. ]$|\$[{%(]')
+_REFUSED = re.compile(r'[<>:"|?*\\\x00-\x1f]|[. ]$|\$[{%(]|\.\.')
+"""What no name may hold: what Windows forbids, what makensis would read, and two dots, for which the uninstaller would
+pass the file over (trees.nsh)."""
+_SIDE_PICTURE = "side.bmp"
 _MEBIBYTE = 1 << 20
 _SPARE_MEBIBYTES = 16  # for what file systems round up to, the uninstaller and shortcuts
 
@@ -38,7 +45,7 @@ def laid_names(frozen: Path) -> list[str]:
         if path.is_symlink():
             raise SystemExit(f"package: {name} is a link, which a Windows installer cannot lay")
         if any(_REFUSED.search(part) for part in name.split("/")):
-            raise SystemExit(f"package: Windows can have no file named {name!r}")
+            raise SystemExit(f"package: the installer can lay no file named {name!r}")
         if path.is_file():
             names.append(name)
     seen: dict[str, str] = {LIST_NAME: "the list of the files"}
@@ -94,8 +101,9 @@ def needed_mebibytes(frozen: Path, names: list[str]) -> int:
     return -(-size // _MEBIBYTE) + _SPARE_MEBIBYTES
 
 
-def _side_picture(folder: Path) -> Path:
-    """Draw the picture that stands beside the last page's words; the size and the format are NSIS's."""
+def draw(folder: Path, version: str) -> None:
+    """Draw into `folder` what the installer shows: its icon, and the picture beside the last page's words."""
+    identity.lay(folder, DRAWING, version)
     from PySide6.QtCore import QRectF  # noqa: PLC0415 - needed by this alone, after what identity.py sets up for it
     from PySide6.QtGui import QColor, QImage, QPainter  # noqa: PLC0415
     from PySide6.QtSvg import QSvgRenderer  # noqa: PLC0415
@@ -106,30 +114,35 @@ def _side_picture(folder: Path) -> Path:
     painter.setRenderHint(QPainter.RenderHint.Antialiasing)
     QSvgRenderer(str(DRAWING)).render(painter, QRectF(34, 40, 96, 96))
     painter.end()
-    target = folder / "side.bmp"
-    if not image.save(str(target), "BMP"):
+    target = folder / _SIDE_PICTURE
+    if not image.save(str(target), "BMP"):  # the size and the format are NSIS's
         raise SystemExit(f"package: {target} could not be written")
-    return target
 
 
-def make_setup(frozen: Path, version: str, date: int, target: Path) -> Path:
-    """Make the installer.
+def make_setup(
+    frozen: Path, version: str, date: int, target: Path, pictures: Path | None = None, *, quick: bool = False
+) -> Path:
+    """Make the installer. Where a certificate is configured (sign.py), it and its uninstaller are signed.
 
     Args:
         frozen: The folder with expert-lanes.exe, expert-lanes-window.exe and everything they need.
         version: Of the app; also the name of its folder where it is installed.
         date: The time that every file gets, in seconds since 1970; those in `frozen` are set to it.
         target: The file to write.
+        pictures: The folder that `draw` has filled; None to draw anew, which needs Qt.
+        quick: Pack nothing, which takes no time and much room: for an installer that is only tried.
 
     Returns:
         `target`.
 
     Raises:
-        SystemExit: NSIS is missing or failed, or `frozen` cannot be installed on Windows.
+        SystemExit: NSIS is missing or failed, nothing is drawn in `pictures`, `frozen` cannot be installed on Windows,
+            or it could not be signed.
     """
     program = shutil.which("makensis")
     if program is None:
         raise SystemExit("package: makensis is missing; on Debian it is in the package nsis")
+    certificate = sign.configured()
     names = laid_names(frozen)
     for name in names:
         os.utime(frozen / name, (date, date))
@@ -137,12 +150,11 @@ def make_setup(frozen: Path, version: str, date: int, target: Path) -> Path:
     target.unlink(missing_ok=True)
     with tempfile.TemporaryDirectory() as name:
         scratch = Path(name)
-        identity.lay(scratch, DRAWING, version)
+        _lay_pictures(scratch, version, pictures)
         listed, script = scratch / LIST_NAME, scratch / "files.nsh"
         listed.write_bytes(file_list(names).encode("utf-16-le"))
         # Relative: makensis works where setup.nsi is, and takes what begins with a slash for an option.
         script.write_text(laying_script(os.path.relpath(frozen, HERE), names), "utf-8")
-        picture = _side_picture(scratch)
         for file in scratch.iterdir():
             os.utime(file, (date, date))  # some of them are in the installer too, with their times
         told = {
@@ -155,8 +167,12 @@ def make_setup(frozen: Path, version: str, date: int, target: Path) -> Path:
             "LONGEST_NAME": str(max(len(name.encode("utf-16-le")) // 2 for name in [*names, LIST_NAME])),
             "NEEDED_MB": str(needed_mebibytes(frozen, names)),
             "ICON": os.path.relpath(scratch / identity.ICON, HERE),
-            "SIDE_PICTURE": os.path.relpath(picture, HERE),
+            "SIDE_PICTURE": os.path.relpath(scratch / _SIDE_PICTURE, HERE),
         }
+        if certificate is not None:
+            told["SIGN"] = f'"{sys.executable}" "{HERE / "sign.py"}"'
+        if quick:
+            told["QUICK"] = "1"
         command = [program, "-V2", "-WX", "-INPUTCHARSET", "UTF8", *(f"-D{key}={value}" for key, value in told.items())]
         done = subprocess.run(
             [*command, "setup.nsi"],
@@ -169,4 +185,20 @@ def make_setup(frozen: Path, version: str, date: int, target: Path) -> Path:
         )
     if done.returncode != 0 or not target.is_file():
         raise SystemExit(f"package: makensis failed ({done.returncode})\n{(done.stdout + done.stderr).strip()[-4000:]}")
+    if certificate is not None:
+        try:
+            sign.sign(target, certificate)
+        except BaseException:
+            target.unlink()  # one without a signature must not be taken for the one with it
+            raise
     return target
+
+
+def _lay_pictures(scratch: Path, version: str, pictures: Path | None) -> None:
+    if pictures is None:
+        draw(scratch, version)
+        return
+    for file in (pictures / identity.ICON, pictures / _SIDE_PICTURE):
+        if not file.is_file():
+            raise SystemExit(f"package: {file} is not drawn")
+        shutil.copyfile(file, scratch / file.name)

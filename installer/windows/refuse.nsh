@@ -7,9 +7,10 @@
 Var Why
 Var WhyCode
 
-; One set-up or uninstaller at a time: the system lets go of the name when this program ends.
+; One set-up or uninstaller at a time, in whichever of the user's sessions: the system lets go of the name when this
+; program ends. One that another user runs is not ours to see, and has folders of its own.
 !macro ONE_AT_A_TIME
-  System::Call 'kernel32::CreateMutexW(p 0, i 0, w "ExpertLanesSetup") p .r0 ?e'
+  System::Call 'kernel32::CreateMutexW(p 0, i 0, w "Global\ExpertLanesSetup") p .r0 ?e'
   Pop $0
   ${If} $0 = ${ALREADY_EXISTS}
     MessageBox MB_OK|MB_ICONEXCLAMATION "$(ANOTHER_SETUP)" /SD IDOK

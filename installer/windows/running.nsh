@@ -3,6 +3,7 @@
 ; Numbers and paths go over the stack: what is pushed is taken, what is told is pushed.
 
 !define WINDOW_PROGRAM "expert-lanes-window.exe"
+!define TERMINAL_PROGRAM "expert-lanes.exe"
 !define OWNER_OF_WINDOW 4
 !define QUERY_PROGRAM 0x1000
 !define PROCESS_LIST_BYTES 65536 ; 16,384 processes

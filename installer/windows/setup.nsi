@@ -16,18 +16,23 @@
 !define CODE_ROOM 12          ; refused: not enough room on a disk
 !define CODE_PATH 13          ; refused: the folder's path is too long
 !define CODE_FOLDER 14        ; refused: no whole path, not writable, another program's, or installed already elsewhere
-!define CODE_NOT_LAID 15      ; a file could not be written; no other version was switched to
+!define CODE_NOT_LAID 15      ; a file could not be written; the version in use is still the one before
 !define CODE_NOT_REMOVED 16   ; of the uninstaller: some files could not be deleted; it can be run again
 !define CODE_ANOTHER_SETUP 17 ; refused: another set-up or uninstaller runs
 ;
 ; From nsis.py: VERSION, VERSION_NUMBERS (four), TARGET, FILES (script that lays the files), LIST (file of their
 ; names), LIST_HEADER (its first line), LONGEST_NAME (characters of the longest), NEEDED_MB, ICON,
-; SIDE_PICTURE (beside the words of the last page).
+; SIDE_PICTURE (beside the words of the last page); SIGN, where it is to be signed (the command that signs a file).
 
 Unicode true
 Target amd64-unicode
-SetCompressor /SOLID lzma
-SetCompressorDictSize 64
+!ifdef QUICK ; to be tried, not to be given to anybody: nothing is packed
+  SetCompressor zlib
+  SetCompress off
+!else
+  SetCompressor /SOLID lzma
+  SetCompressorDictSize 64
+!endif
 RequestExecutionLevel user
 ManifestDPIAware true
 ManifestSupportedOS Win10
@@ -37,7 +42,8 @@ ManifestSupportedOS Win10
 !define CLASSES "Software\Classes"
 !define PROGID "ExpertLanes.gguf"
 !define SHORTCUT "$SMPROGRAMS\${NAME}.lnk"
-!define SHORTCUT_BACK "$SMPROGRAMS\${NAME} (previous version).lnk"
+!define SHORTCUT_BACK_NAME "${NAME} (previous version).lnk"
+!define SHORTCUT_BACK "$SMPROGRAMS\${SHORTCUT_BACK_NAME}"
 !define SHORTCUT_DESKTOP "$DESKTOP\${NAME}.lnk"
 !define USUAL_FOLDER "$LOCALAPPDATA\Programs\${NAME}"
 !define WAIT_SECONDS 30
@@ -45,6 +51,9 @@ ManifestSupportedOS Win10
 Name "${NAME}"
 OutFile "${TARGET}"
 InstallDir "${USUAL_FOLDER}"
+!ifdef SIGN
+  !uninstfinalize '${SIGN} "%1"' = 0 ; before it is packed: the set-up itself is signed when it is made
+!endif
 BrandingText "${NAME} ${VERSION}"
 VIProductVersion "${VERSION_NUMBERS}"
 VIFileVersion "${VERSION_NUMBERS}"
@@ -69,6 +78,7 @@ Var WaitSeconds
 !include MUI2.nsh
 !include running.nsh
 !include trees.nsh
+!include shortcuts.nsh
 
 ; What starts first lies first: the rest is unpacked only once it is needed.
 ReserveFile /plugin System.dll
@@ -80,6 +90,7 @@ ReserveFile /plugin nsDialogs.dll
 !define MUI_WELCOMEFINISHPAGE_BITMAP "${SIDE_PICTURE}"
 !define MUI_ABORTWARNING
 !define MUI_COMPONENTSPAGE_SMALLDESC
+!define MUI_PAGE_CUSTOMFUNCTION_SHOW ShowParts
 !insertmacro MUI_PAGE_COMPONENTS
 !define MUI_DIRECTORYPAGE_TEXT_TOP "$(FOLDER_TEXT)"
 !define MUI_PAGE_CUSTOMFUNCTION_PRE SkipFolderPage
@@ -90,6 +101,7 @@ ReserveFile /plugin nsDialogs.dll
 !define MUI_FINISHPAGE_RUN
 !define MUI_FINISHPAGE_RUN_TEXT "$(START_NOW)"
 !define MUI_FINISHPAGE_RUN_FUNCTION StartNow
+!define MUI_PAGE_CUSTOMFUNCTION_SHOW ShowFinishPage
 !insertmacro MUI_PAGE_FINISH
 !insertmacro MUI_UNPAGE_CONFIRM
 UninstPage custom un.ShowData un.LeaveData
@@ -113,6 +125,8 @@ UninstPage custom un.ShowData un.LeaveData
 !insertmacro RUNNING_FUNCTIONS "un."
 !insertmacro TREE_FUNCTIONS ""
 !insertmacro TREE_FUNCTIONS "un."
+!insertmacro SHORTCUT_FUNCTIONS ""
+!insertmacro SHORTCUT_FUNCTIONS "un."
 !include data.nsh
 !include versions.nsh
 !include words.nsh
@@ -137,17 +151,26 @@ Section "$(PROGRAM)" PART_PROGRAM
   !include "${FILES}"
   ; Shortcuts begin where this stands: not in a folder that an update wants to remove.
   SetOutPath $PROFILE
-  ${If} ${Errors}
+  StrCpy $0 0
+  ${IfNot} ${Errors} ; to ask for them forgets them
+    Call LayUninstaller
+    Pop $0
+  ${EndIf}
+  ${If} $0 = 0
   ${OrIfNot} ${FileExists} "$Laid\${WINDOW_PROGRAM}"
     SetErrorLevel ${CODE_NOT_LAID}
     StrCpy $0 "$(NOT_LAID)"
     ${If} $Folder == $Current ; what was there of it is deleted already
       StrCpy $0 "$(NOT_LAID_AGAIN)"
+    ${ElseIf} $Folder == $Previous
+      StrCpy $0 "$(NOT_LAID_BACK)"
     ${EndIf}
+    Push $0
+    Call Undo
+    Pop $0
     MessageBox MB_OK|MB_ICONSTOP $0 /SD IDOK
     Abort $0
   ${EndIf}
-  WriteUninstaller "$INSTDIR\uninstall.exe"
 SectionEnd
 
 Section /o "$(ON_DESKTOP)" PART_DESKTOP
@@ -169,10 +192,12 @@ Section "-register"
   ${IfNot} ${SectionIsSelected} ${PART_GGUF}
     !insertmacro FORGET_GGUF
   ${EndIf}
-  !insertmacro TELL_OF_GGUF
   Call SwitchToLaid
   Call RemoveOlder
   Call Register
+  ; Last: it opens files of others, and whatever that meets, the version is installed already.
+  Call UsersOwnWays
+  !insertmacro TELL_OF_GGUF
   StrCpy $FinishText "$(FINISHED)"
   ${If} $Beside = 1
     StrCpy $FinishText "$(FINISHED_BESIDE)"
@@ -265,6 +290,14 @@ Function ChooseParts
   ClearErrors
 FunctionEnd
 
+; Where the page for the folder is skipped, this one's button is what begins.
+Function ShowParts
+  ${If} $Installed != ""
+    GetDlgItem $0 $HWNDPARENT 1
+    SendMessage $0 ${WM_SETTEXT} 0 "STR:$(^InstallBtn)"
+  ${EndIf}
+FunctionEnd
+
 Function SkipFolderPage
   ${If} $Installed != ""
     Abort
@@ -276,6 +309,21 @@ Function LeaveFolderPage
   ${If} $Why != ""
     MessageBox MB_OK|MB_ICONEXCLAMATION "$Why"
     Abort
+  ${EndIf}
+FunctionEnd
+
+; Also where NSIS itself ended: a disk was full, or the user to whom it said that a file cannot be written said so.
+Function .onInstFailed
+  ${If} $Laid != ""
+    SetErrorLevel ${CODE_NOT_LAID}
+    Call Undo
+  ${EndIf}
+FunctionEnd
+
+; Started now, it would only bring the one that still runs to the front.
+Function ShowFinishPage
+  ${If} $Beside = 1
+    SendMessage $mui.FinishPage.Run ${BM_SETCHECK} ${BST_UNCHECKED} 0
   ${EndIf}
 FunctionEnd
 
@@ -317,12 +365,14 @@ Section "Uninstall"
     MessageBox MB_OK|MB_ICONEXCLAMATION "$(NOT_REMOVED)" /SD IDOK
     Abort "$(NOT_REMOVED)"
   ${EndIf}
+  Delete "$INSTDIR\uninstall.new" ; left by a set-up that was ended while it wrote it
   Delete "$INSTDIR\uninstall.exe"
   Push $INSTDIR
   Call un.RemoveEmpty
   Delete "${SHORTCUT}"
   Delete "${SHORTCUT_BACK}"
   Delete "${SHORTCUT_DESKTOP}"
+  Call un.UsersOwnWays
   !insertmacro FORGET_GGUF
   !insertmacro TELL_OF_GGUF
   DeleteRegKey HKCU "${REGISTERED}"

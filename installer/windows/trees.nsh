@@ -4,6 +4,10 @@
 !define LIST_NAME "installed-files.txt"
 !define ATTRIBUTE_FOLDER 0x10
 !define ATTRIBUTE_LINK 0x400
+!define GENERIC_WRITE 0x40000000
+!define SHARE_ALL 7
+!define OPEN_EXISTING 3
+!define SHARING_VIOLATION 32
 
 !macro TREE_FUNCTIONS UN
 
@@ -25,7 +29,7 @@ FunctionEnd
 
 ; A folder with a list of the files laid in it; deletes those, then the folders that are empty. What others put there
 ; stays. Tells how many files could not be deleted; without a list that can be read that is -1,
-; and nothing is touched.
+; and nothing is touched. A line that names more than one file, or one further above, is not from us and is passed over.
 Function ${UN}RemoveListed
   Exch $0
   Push $1
@@ -51,6 +55,14 @@ Function ${UN}RemoveListed
         Push $2
         Call ${UN}WithoutLineEnd
         Pop $2
+        System::Call 'shlwapi::StrPBrkW(w r2, w "*?") p .r3'
+        ${If} $3 P<> 0
+          ${Continue}
+        ${EndIf}
+        System::Call 'shlwapi::StrStrW(w r2, w "..") p .r3'
+        ${If} $3 P<> 0
+          ${Continue}
+        ${EndIf}
         StrCpy $3 $2 1 -1
         ${If} $3 == "\"
           StrCpy $2 $2 -1
@@ -88,8 +100,6 @@ Function ${UN}TreeBytes
   Push $2
   Push $3
   Push $4
-  Push $5
-  Push $6
   StrCpy $3 0
   ClearErrors
   FindFirst $1 $2 "$0\*.*"
@@ -108,8 +118,6 @@ Function ${UN}TreeBytes
   FindClose $1
   ClearErrors
   StrCpy $0 $3
-  Pop $6
-  Pop $5
   Pop $4
   Pop $3
   Pop $2
@@ -150,6 +158,34 @@ Function ${UN}EntryBytes
   System::Free $1
   StrCpy $0 $4
   Pop $4
+  Pop $3
+  Pop $2
+  Pop $1
+  Exch $0
+FunctionEnd
+
+; The folder of a version; tells 1 where one of its programs is in use, also by another user, whose programs are not
+; ours to see; else 0. The system lets nobody write into a program that runs.
+Function ${UN}InUse
+  Exch $0
+  Push $1
+  Push $2
+  Push $3
+  StrCpy $3 0
+  Push "${TERMINAL_PROGRAM}"
+  Push "${WINDOW_PROGRAM}"
+  ${Do}
+    Pop $1
+    System::Call 'kernel32::CreateFileW(w "$0\$1", i ${GENERIC_WRITE}, i ${SHARE_ALL}, p 0, i ${OPEN_EXISTING}, i 0, p 0) p .r2 ?e'
+    Exch $0
+    ${If} $2 P<> -1
+      System::Call 'kernel32::CloseHandle(p r2)'
+    ${ElseIf} $0 = ${SHARING_VIOLATION}
+      StrCpy $3 1
+    ${EndIf}
+    Pop $0
+  ${LoopUntil} $1 == "${TERMINAL_PROGRAM}"
+  StrCpy $0 $3
   Pop $3
   Pop $2
   Pop $1

@@ -1,5 +1,7 @@
 ; The versions side by side: which folder a new one gets, which stay, which go, and what Windows is told of them.
 
+!define REPLACE 1
+
 ; $0 holds the parameters.
 !macro READ_WAIT
   ClearErrors
@@ -91,26 +93,71 @@ ask:
   Pop $0
 FunctionEnd
 
-; The version's own folder, if it is new or ours with nothing running in it; else the first such one with a number.
+; The version's own folder, if it is new or ours with nothing running in it; else the first such one with a number. Of a
+; set-up that was ended at its very beginning there may be a folder with nothing in it.
 Function ChooseFolder
   Push $0
   Push $1
+  Push $2
+  Push "$INSTDIR\${VERSION}"
+  Call RemoveEmpty
   StrCpy $0 1
   StrCpy $Folder "${VERSION}"
-  ${While} ${FileExists} "$INSTDIR\$Folder\*.*"
+  ${While} ${FileExists} "$INSTDIR\$Folder"
     ${If} ${FileExists} "$INSTDIR\$Folder\${LIST_NAME}"
       Push "$INSTDIR\$Folder"
       Call CountRunning
       Pop $1
+      Push "$INSTDIR\$Folder"
+      Call InUse
+      Pop $2
       ${If} $1 = 0
+      ${AndIf} $2 = 0
         ${ExitWhile}
       ${EndIf}
     ${EndIf}
     IntOp $0 $0 + 1
     StrCpy $Folder "${VERSION}-$0"
   ${EndWhile}
+  Pop $2
   Pop $1
   Pop $0
+FunctionEnd
+
+; A version could not be laid whole: what is there of it goes, for the disk may be full, and a part of it is of no use.
+; Not where it is the one in use: to lay that once more is all that helps.
+Function Undo
+  SetOutPath $PROFILE ; out of what goes
+  ${If} $Folder != $Current
+    Push $Laid
+    Call RemoveListed
+    Pop $0
+    ${If} $Folder == $Previous
+      Delete "${SHORTCUT_BACK}"
+      WriteRegStr HKCU "${REGISTERED}" "PreviousFolder" ""
+    ${EndIf}
+  ${EndIf}
+  StrCpy $Laid ""
+  Push $INSTDIR
+  Call RemoveEmpty
+FunctionEnd
+
+; The uninstaller, written beside the one there is: a disk that is full must not leave half of one. Tells 1 where it could
+; be, else 0.
+Function LayUninstaller
+  Push $0
+  StrCpy $0 0
+  ClearErrors
+  WriteUninstaller "$INSTDIR\uninstall.new"
+  ${IfNot} ${Errors}
+    SetFileAttributes "$INSTDIR\uninstall.exe" NORMAL
+    System::Call 'kernel32::MoveFileExW(w "$INSTDIR\uninstall.new", w "$INSTDIR\uninstall.exe", i ${REPLACE}) i .r0'
+  ${EndIf}
+  ${If} $0 = 0
+    Delete "$INSTDIR\uninstall.new"
+  ${EndIf}
+  ClearErrors
+  Exch $0
 FunctionEnd
 
 ; All is laid: from here on the new version is the one that starts, and the one before it is the way back.
@@ -134,6 +181,7 @@ Function RemoveOlder
   Push $0
   Push $1
   Push $2
+  Push $3
   ClearErrors
   FindFirst $0 $1 "$INSTDIR\*.*"
   ${DoUntil} ${Errors}
@@ -145,7 +193,11 @@ Function RemoveOlder
       Push "$INSTDIR\$1"
       Call CountRunning
       Pop $2
+      Push "$INSTDIR\$1"
+      Call InUse
+      Pop $3
       ${If} $2 = 0
+      ${AndIf} $3 = 0
         Push "$INSTDIR\$1"
         Call RemoveListed
         Pop $2
@@ -156,6 +208,7 @@ Function RemoveOlder
   ${Loop}
   FindClose $0
   ClearErrors
+  Pop $3
   Pop $2
   Pop $1
   Pop $0
@@ -194,7 +247,7 @@ Function Register
 FunctionEnd
 
 ; Every version below the uninstaller's folder; tells how many files could not be deleted. A version whose list is
-; damaged stays: nobody knows what is ours in it.
+; damaged stays: nobody knows what is ours in it. One that another user runs stays whole.
 Function un.RemoveVersions
   Push $0
   Push $1
@@ -208,8 +261,13 @@ Function un.RemoveVersions
     ${AndIf} $1 != ".."
     ${AndIf} ${FileExists} "$INSTDIR\$1\${LIST_NAME}"
       Push "$INSTDIR\$1"
-      Call un.RemoveListed
+      Call un.InUse
       Pop $2
+      ${If} $2 = 0
+        Push "$INSTDIR\$1"
+        Call un.RemoveListed
+        Pop $2
+      ${EndIf}
       ${If} $2 > 0
         IntOp $3 $3 + $2
       ${EndIf}

@@ -25,9 +25,9 @@
 
 ; ---- parts ----
 !insertmacro SAY PROGRAM "Expert Lanes" "Expert Lanes"
-!insertmacro SAY PROGRAM_TOLD "The app, its engine for processors and graphics cards, and the demo model." "Die App, ihr Rechenwerk für Prozessoren und Grafikkarten, das Vorführmodell."
+!insertmacro SAY PROGRAM_TOLD "The app, its engine for processors and graphics cards, and the demo model." "Die App, ihre Engine für Prozessoren und Grafikkarten und das Demo-Modell."
 !insertmacro SAY ON_DESKTOP "Shortcut on the desktop" "Verknüpfung auf dem Desktop"
-!insertmacro SAY ON_DESKTOP_TOLD "Besides the one in the start menu." "Neben der im Startmenü."
+!insertmacro SAY ON_DESKTOP_TOLD "Besides the one in the Start menu, which is always made." "Zusätzlich zu der im Startmenü, die immer angelegt wird."
 !insertmacro SAY OPENS_GGUF "Offer to open .gguf files" "Zum Öffnen von .gguf-Dateien anbieten"
 !insertmacro SAY OPENS_GGUF_TOLD "Lists it among the programs for model files. What you have chosen for them stays." "Nennt es unter den Programmen für Modelldateien. Was Sie dafür gewählt haben, bleibt."
 !insertmacro SAY GGUF_FILE "GGUF language model" "GGUF-Sprachmodell"
@@ -35,8 +35,10 @@
 
 ; ---- installing ----
 !insertmacro SAY FOLDER_TEXT "Each version gets a folder of its own in this one. An update keeps the version before it as a way back and removes older ones. No administrator's rights are needed." "Jede Version bekommt darin einen eigenen Ordner. Eine Aktualisierung behält die Version davor als Rückweg und entfernt ältere. Administratorrechte sind nicht nötig."
-!insertmacro SAY NOT_LAID "Some files could not be written into $Laid. Nothing was switched to this version. Make room, close what uses these files, and install once more." "Einige Dateien konnten nicht nach $Laid geschrieben werden. Auf diese Version wurde nicht umgestellt. Schaffen Sie Platz, schließen Sie, was diese Dateien benutzt, und installieren Sie noch einmal."
+!insertmacro SAY NOT_LAID "Some files could not be written into $Laid, so this version is not installed, and what was there of it is removed. Make room, close what uses these files, and install once more." "Einige Dateien konnten nicht nach $Laid geschrieben werden. Diese Version ist deshalb nicht installiert; was von ihr da war, ist entfernt. Schaffen Sie Platz, schließen Sie, was diese Dateien benutzt, und installieren Sie noch einmal."
 !insertmacro SAY NOT_LAID_AGAIN "Some files could not be written into $Laid. What was there of this same version is removed or partly replaced, so it may not start. Make room, close what uses these files, and install once more." "Einige Dateien konnten nicht nach $Laid geschrieben werden. Was dort von derselben Version lag, ist entfernt oder zum Teil ersetzt; sie startet vielleicht nicht. Schaffen Sie Platz, schließen Sie, was diese Dateien benutzt, und installieren Sie noch einmal."
+!insertmacro SAY NOT_LAID_BACK "Some files could not be written into $Laid. The previous version, which was to be installed there once more, is removed: there is no way back to it for now. Version $InstalledVersion, which is in use, is as it was. Make room, close what uses these files, and install once more." "Einige Dateien konnten nicht nach $Laid geschrieben werden. Die vorige Version, die dort noch einmal installiert werden sollte, ist entfernt: vorerst führt kein Weg zu ihr zurück. Version $InstalledVersion, die in Gebrauch ist, ist wie zuvor. Schaffen Sie Platz, schließen Sie, was diese Dateien benutzt, und installieren Sie noch einmal."
+!insertmacro SAY KEPT_SHORTCUT "this shortcut could not be led to the new version" "diese Verknüpfung konnte nicht auf die neue Version gerichtet werden"
 !insertmacro SAY FINISHED "Version ${VERSION} is installed." "Version ${VERSION} ist installiert."
 !insertmacro SAY FINISHED_BESIDE "Version ${VERSION} is installed beside the one that is still running. It is there when Expert Lanes is started again." "Version ${VERSION} ist neben der installiert, die noch läuft. Sie ist da, wenn Expert Lanes neu gestartet wird."
 !insertmacro SAY START_NOW "Start Expert Lanes now" "Expert Lanes jetzt starten"

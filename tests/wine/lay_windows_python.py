@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "installer" / part) for part in ("checkout", "windows")]
+sys.path[:0] = [str(ROOT / "installer" / part) for part in ("checkout", "package", "windows")]
 
 import engine_wheel  # noqa: E402 - found by the line above, as are the next ones
 import pins  # noqa: E402
