@@ -14,11 +14,11 @@ ALLOWED = {
     "chat": set(),
     "library": {"model", "hardware", "placement"},
     "library.load_memory": {"hardware", "placement"},
-    "updates": {"library"},
+    "updates": {"library", "platform_name"},
     "placement": {"model", "hardware", "native_library"},
     # Pure: judges what others measured; the protocol is plain data too.
     "doctor": {"model", "hardware", "placement", "engine.protocol"},
-    "engine": {"model", "hardware", "placement", "native_library"},
+    "engine": {"model", "hardware", "placement", "native_library", "platform_name"},
     "engine.process": {"model", "hardware", "placement", "library"},
     "engine.client": {"hardware", "placement"},
     "engine.protocol": {"engine.events", "engine.requests"},
@@ -65,6 +65,7 @@ ALLOWED = {
     "advice": set(),
     "units": set(),
     "native_library": set(),
+    "platform_name": set(),
     "errors": set(),
     "__main__": {"engine.process", "cli", "ui"},
 }

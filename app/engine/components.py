@@ -18,8 +18,6 @@ one that this engine has. `installer/release/component.py` makes them.
 
 import ctypes
 import logging
-import platform
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -27,6 +25,7 @@ import msgspec
 from msgspec import Meta
 
 from app.engine.ggml import Ggml
+from app.platform_name import this_platform
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +33,6 @@ MANIFEST = "component.json"
 FORMAT = 1
 _MANIFEST_BYTES = 1 << 16
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,119}\Z"
-_PROCESSORS = {"amd64": "x86_64", "arm64": "aarch64"}
 
 FileName = Annotated[str, Meta(pattern=_NAME)]
 
@@ -80,12 +78,6 @@ def load_components(ggml: Ggml, folder: Path) -> tuple[str, ...]:
         else:
             log.info("component %s loaded from %s", manifest.name, place)
     return tuple(notes)
-
-
-def this_platform() -> str:
-    """System and processor as manifests name them: "linux-x86_64", "windows-x86_64"."""
-    machine = platform.machine().lower()
-    return f"{'windows' if sys.platform == 'win32' else sys.platform}-{_PROCESSORS.get(machine, machine)}"
 
 
 def _folders(folder: Path) -> tuple[Path, ...]:

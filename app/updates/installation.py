@@ -2,15 +2,14 @@
 
 import importlib.metadata
 import os
-import platform
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
 from app.library.appimage import appimage_file
+from app.platform_name import this_platform
 
-_PROCESSORS = {"amd64": "x86_64", "x64": "x86_64", "arm64": "aarch64"}
 _DEB_FOLDER = PurePath("/usr/lib/expert-lanes")
 
 SETUP, DEB, APPIMAGE, ARCHIVE, NO_PACKAGE = "setup", "deb", "appimage", "tar.xz", ""
@@ -35,15 +34,9 @@ def this_installation() -> Installation:
     """What runs now."""
     return Installation(
         version=importlib.metadata.version("expert-lanes"),
-        platform=platform_name(sys.platform, platform.machine()),
+        platform=this_platform(),
         kind=package_kind(sys.platform, Path(sys.executable), os.environ, checkout=_is_checkout()),
     )
-
-
-def platform_name(system: str, machine: str) -> str:
-    """System and processor as the feed names them, from Python's own names."""
-    processor = _PROCESSORS.get(machine.lower(), machine.lower())
-    return f"{'windows' if system == 'win32' else system}-{processor}"
 
 
 def package_kind(system: str, program: PurePath, environment: Mapping[str, str], *, checkout: bool) -> str:

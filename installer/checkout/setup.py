@@ -62,7 +62,7 @@ def _run(*command: str | Path, **keywords: object) -> None:
 
 
 def system_packages(*, for_tests: bool) -> None:
-    """Install what the build, the window and (for tests) the software GPU need, where permitted."""
+    """Install what the build, the window and (for tests) what tests are skipped without need, where permitted."""
     if not debian.is_debian_like():
         print("setup: no apt here; a C++ compiler, cmake, ninja and Qt's libraries must be there already")
         return
@@ -72,7 +72,7 @@ def system_packages(*, for_tests: bool) -> None:
         raise SystemExit("setup: cannot build without a C++ compiler and cmake")
     debian.install(debian.QT_PACKAGES, memory)
     if for_tests:
-        debian.install(debian.TEST_PACKAGES, memory)
+        debian.install(debian.packages_for_tests(), memory)
 
 
 def virtual_environment() -> None:
@@ -143,10 +143,19 @@ def demo_model() -> None:
     _remember(demo=wanted, demo_bytes=str(path.stat().st_size))
 
 
+def windows_python() -> None:
+    """Lay out the Windows Python of the tests under Wine, where there is Wine; without it they are skipped."""
+    if shutil.which("wine") is None:
+        return
+    done = subprocess.run([str(_python()), "tests/wine/lay_windows_python.py"], stdout=subprocess.DEVNULL, check=False)
+    if done.returncode != 0:
+        print(f"setup: no Windows Python for the tests under Wine ({done.returncode})")
+
+
 def main() -> None:
     """Run every step that is due."""
     parser = argparse.ArgumentParser(description="Make this checkout runnable.")
-    parser.add_argument("--for-tests", action="store_true", help="also install the software Vulkan driver")
+    parser.add_argument("--for-tests", action="store_true", help="also install what tests are skipped without")
     for_tests = parser.parse_args().for_tests
     started = time.monotonic()
     os.chdir(ROOT)
@@ -154,6 +163,8 @@ def main() -> None:
     virtual_environment()
     engine_and_package()
     demo_model()
+    if for_tests:
+        windows_python()
     print(f"setup: ready ({time.monotonic() - started:.1f} s)")
 
 

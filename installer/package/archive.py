@@ -6,19 +6,21 @@ import os
 import shutil
 import tarfile
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from desktop_files import lay_shared
 from project import DIST, NAME, WORK, project, run, settle
 
 
-def readme(version: str, glibc: tuple[int, int], libraries: Iterable[str], packages: Iterable[str]) -> str:
+def readme(
+    version: str, oldest: Mapping[str, tuple[int, ...]], libraries: Iterable[str], packages: Iterable[str]
+) -> str:
     """The text that lies in the folder.
 
     Args:
         version: The app's.
-        glibc: The oldest GNU C library that serves.
+        oldest: The oldest versions of the compiler's libraries that serve, `GLIBC` and `GLIBCXX` among them.
         libraries: Sonames that the system must have.
         packages: Names of their packages on the system where this was made.
     """
@@ -27,13 +29,18 @@ def readme(version: str, glibc: tuple[int, int], libraries: Iterable[str], packa
 Start expert-lanes-window for the window, expert-lanes in a terminal. Nothing is installed: remove the folder to be rid
 of it. Models and chats are in ~/.local/share/expert-lanes.
 
-It needs Linux with the GNU C library {glibc[0]}.{glibc[1]} or newer, and these libraries, which a desktop has:
+It needs Linux with the GNU C library {_dotted(oldest["GLIBC"])} or newer, a C++ library (libstdc++) that has
+GLIBCXX_{_dotted(oldest["GLIBCXX"])}, and these libraries, which a desktop has:
 {_wrapped(libraries)}
 Debian and Ubuntu have them in:
 {_wrapped(packages)}
 For graphics cards it also needs libvulkan.so.1 and the card's Vulkan driver. `share` has a menu entry, an icon and the
 type of GGUF files; whose work is in the folder, and under which licences, is in `licenses`.
 """
+
+
+def _dotted(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))
 
 
 def _wrapped(words: Iterable[str]) -> str:

@@ -23,6 +23,9 @@ from app import cli
 _REVISION = "1"
 # What the app does without where the system lacks it.
 OPTIONAL = re.compile(r"(^|/)libggml-vulkan\.so$")
+# For these dpkg knows only the version in this Debian release, not since when what the app calls is there. The app ran
+# with the ones here, Debian 11's (November 2026); Ubuntu 22.04 has newer ones, and older than Debian 12's.
+_OLDER_SERVE = {"libx11-xcb1": "2:1.7.2", "libzstd1": "1.4.8"}
 
 
 def architecture() -> str:
@@ -58,7 +61,7 @@ def dependencies(frozen: Path, programs: Sequence[str], inside: Container[str]) 
     if done.returncode != 0:
         raise SystemExit(f"package: dpkg-shlibdeps ended with {done.returncode}\n{done.stderr.strip()}")
     depends, recommends = (
-        [entry for entry in listed(done.stdout, field) if plain(entry) not in inside]
+        [as_old_as_serves(entry) for entry in listed(done.stdout, field) if plain(entry) not in inside]
         for field in ("Depends", "Recommends")
     )
     return depends, recommends
@@ -68,6 +71,12 @@ def listed(told: str, field: str) -> list[str]:
     """The packages of a field in the output of dpkg-shlibdeps."""
     found = re.search(rf"^shlibs:{field}=(.*)$", told, re.MULTILINE)
     return [entry.strip() for entry in found[1].split(",") if entry.strip()] if found else []
+
+
+def as_old_as_serves(entry: str) -> str:
+    """An entry of such a field, with the version that is known to serve in place of a newer one."""
+    version = _OLDER_SERVE.get(plain(entry))
+    return re.sub(r"\(>= [^)]+\)", f"(>= {version})", entry) if version else entry
 
 
 def plain(entry: str) -> str:

@@ -19,13 +19,20 @@ _QT = ("pyside6-essentials", "shiboken6")
 _INTRODUCTION = """\
 Expert Lanes stands on the programs below. The text of each licence lies in the folder of that name.
 
-Qt and Qt for Python (PySide6, Shiboken) {qt} are used under the GNU Lesser General Public License, version 3, in the
-form in which their makers publish them. They are libraries of their own, in _internal/PySide6 and
-_internal/shiboken6. You may replace them by others that you built, also changed ones, and may take the programs apart
-as far as that needs; nothing in Expert Lanes keeps you from it. Their source is at
-https://download.qt.io/official_releases/qt/ and https://download.qt.io/official_releases/QtForPython/ under the same
-version; who cannot get it there gets it from those who gave you this package, for three years from then. What Qt
-itself contains from others is listed at https://doc.qt.io/qt-6/licenses-used-in-qt.html.
+Qt and Qt for Python (PySide6, Shiboken) {qt} are used under the GNU Lesser General Public License, version 3. The
+texts of it and of the GNU General Public License, to which it adds, are in the folders PySide6_Essentials and
+shiboken6. Their files are here as their makers publish them, some left out and none changed: see
+https://pypi.org/project/PySide6-Essentials/{qt}/ and https://pypi.org/project/shiboken6/{qt}/.
+{sources}
+What Qt itself contains from others is listed at https://doc.qt.io/qt-6/licenses-used-in-qt.html.
+
+You may put other builds of them in place, also of source that you changed: they are libraries of their own, which the
+programs load when they start, in _internal/PySide6 (Qt's are below Qt/lib and Qt/plugins, or on Windows in that folder
+and below plugins) and in _internal/shiboken6. Give the new files the names of the old ones; an AppImage is unpacked
+before with --appimage-extract. You may take the programs apart to find faults in such changes. Nothing in Expert Lanes
+keeps you from any of that.
+
+A version below that is Debian's has its source at https://snapshot.debian.org/.
 
 The demo model is made on your machine from SmolLM2-135M-Instruct by Hugging Face, under the Apache License 2.0.
 """
@@ -134,12 +141,27 @@ def check(found: Iterable[Part]) -> None:
         raise SystemExit(f"package: no text of a licence for {', '.join(without)}")
 
 
+def qt_sources(version: str) -> str:
+    """Where the makers of Qt publish the source of the release of Qt for Python that is in the packages.
+
+    Args:
+        version: Of PySide6; it is Qt's own with perhaps a fourth number.
+    """
+    qt = ".".join(version.split(".")[:3])
+    series = ".".join(version.split(".")[:2])
+    return f"""\
+The source of these very versions is published by the same makers:
+    Qt: https://download.qt.io/official_releases/qt/{series}/{qt}/,
+        and when newer ones have followed https://download.qt.io/archive/qt/{series}/{qt}/
+    Qt for Python: https://download.qt.io/official_releases/QtForPython/pyside6/PySide6-{version}-src/"""
+
+
 def lay(found: Iterable[Part], folder: Path) -> None:
     """Write the texts below `folder`, and one file that says what is under which."""
     found = list(found)
     check(found)
     qt = next((part.version for part in found if _normal(part.name) in _QT), "")
-    lines = [_INTRODUCTION.format(qt=qt)]
+    lines = [_INTRODUCTION.format(qt=qt, sources=qt_sources(qt))]
     for part in found:
         lines.append(f"{part.name} {part.version}".rstrip() + f": {part.licence}")
         for name, text in part.texts.items():

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from minimal_root import HOME, USER, Root, fresh_root, why_not
-from project import DIST, NAME, WORK, project, run
+from project import NAME, WORK, project, run
 from screen import Screen, screen
+from self_test import SECONDS
 
-SELF_TEST_SECONDS = 300
 _PICTURES = WORK / "pictures"
 _UNPACKED = f"{HOME}/Meine Programme/專家 été"
 # Flags of /proc/cpuinfo, and what the engine calls them.
@@ -110,9 +110,9 @@ def _self_test(root: Root, program: str, environment: Mapping[str, str], shown: 
                 now = Path(scratch) / "now.png"
                 if shown.save(now) > _PAINTED_ROWS:
                     shutil.move(now, last)
-            if time.monotonic() - began > SELF_TEST_SECONDS:
+            if time.monotonic() - began > SECONDS:
                 running.kill()
-                raise SystemExit(f"package: {label}: --self-test was not over after {SELF_TEST_SECONDS} s")
+                raise SystemExit(f"package: {label}: --self-test was not over after {SECONDS} s")
     if running.returncode != 0:
         raise SystemExit(f"package: {label}: --self-test ended with {running.returncode}\n{errors.strip()}")
     if not last.exists():
@@ -151,28 +151,3 @@ def _check_wayland(root: Root, program: str, environment: Mapping[str, str]) -> 
         told = [line for line in done.stderr.splitlines() if "wayland" in line.lower() or "cannot" in line.lower()]
         raise SystemExit("\n".join(["package: the window cannot open on Wayland:", *told[-10:]]))
     print("package: on Wayland only a compositor was missing")
-
-
-def self_test(program: Path) -> dict[str, Any]:
-    """Run `--self-test` of a frozen program here, with next to nothing of this shell's environment; print its result.
-
-    Raises:
-        SystemExit: it failed.
-        subprocess.TimeoutExpired: it took longer than `SELF_TEST_SECONDS`.
-    """
-    with tempfile.TemporaryDirectory() as home:
-        environment = {"PATH": "/usr/bin:/bin", "HOME": home, "LANG": "C.UTF-8"}
-        done = subprocess.run(
-            [str(program), "--self-test"],
-            env=environment,
-            cwd=home,
-            capture_output=True,
-            text=True,
-            timeout=SELF_TEST_SECONDS,
-            check=False,
-        )
-    if done.returncode != 0:
-        raise SystemExit(f"package: {program} --self-test ended with {done.returncode}\n{done.stderr.strip()}")
-    facts = dict(json.loads(done.stdout))
-    print(f"package: {program.relative_to(DIST)} passed its self-test: {json.dumps(facts)}")
-    return facts

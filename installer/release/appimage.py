@@ -1,15 +1,17 @@
 """Makes the AppImage of the frozen app: a runtime that needs no FUSE 2, and a file system with the app behind it.
 
-    python installer/release/appimage.py --runtime FILE [--frozen FOLDER] [--untried]
+    python installer/release/appimage.py --runtime FILE --runtime-source FILE [--frozen FOLDER] [--untried]
 
-The runtime is the static one of the type-2 AppImage project, built by the release workflow from its source. `make
-package` freezes the app before; `mksquashfs` (package squashfs-tools) packs it.
+The runtime is the static one of the type-2 AppImage project, built by the release workflow from its source, whose
+runtime.c begins with its licence. `make package` freezes the app before; `mksquashfs` (package squashfs-tools) packs
+it.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -20,12 +22,24 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "installer" / "package"))
 
-import desktop_files  # noqa: E402 - found by the line above, as is the next one
+import desktop_files  # noqa: E402 - found by the line above, as are the next ones
 import project  # noqa: E402
+import self_test  # noqa: E402
 
 _BLOCK = "1M"
 _LEVEL = "19"
-_SELF_TEST_SECONDS = 300
+RUNTIME_COMMIT = "0da87be97b49543ec9008681424955c9e0b331b2"
+"""Of https://github.com/AppImage/type2-runtime: what the release workflow builds."""
+_RUNTIME_NOTICE = """\
+What an AppImage begins with is the runtime of the AppImage project; its licence stands below. Linked into it are
+libfuse (GNU Lesser General Public License 2.1, beside this file), squashfuse and zstd (BSD), zlib (zlib), mimalloc and
+musl (MIT).
+Its source, with the scripts that fetch and build all of that, is at
+https://github.com/AppImage/type2-runtime/tree/{commit}
+Another runtime may take its place: --appimage-extract unpacks the app, and `mksquashfs` packs it for any runtime.
+
+"""
+_LGPL = Path("/usr/share/common-licenses/LGPL-2.1")
 _MAGIC, _MAGIC_PLACE = b"AI\x02", 8
 
 
@@ -46,6 +60,30 @@ def lay_folder(frozen: Path, folder: Path, date: int) -> None:
     icon = shared / "icons" / "hicolor" / "scalable" / "apps" / f"{project.NAME}.svg"
     shutil.copyfile(icon, folder / f"{project.NAME}.svg")
     (folder / ".DirIcon").symlink_to(f"{project.NAME}.svg")
+    project.settle(folder, date)
+
+
+def tell_of_runtime(folder: Path, runtime_source: Path, date: int, lgpl: Path = _LGPL) -> None:
+    """Add the licences of the runtime to what the AppImage holds.
+
+    Args:
+        folder: What `lay_folder` laid out.
+        runtime_source: The runtime's main source file.
+        date: The time of all files, in seconds since 1970.
+        lgpl: The text of libfuse's licence.
+
+    Raises:
+        SystemExit: the source does not begin with a licence.
+    """
+    heading = runtime_source.read_text("utf-8").partition("*/")[0]
+    lines = [re.sub(r"^[/\s*]+", "", line) for line in heading.splitlines()]
+    if "Permission is hereby granted" not in heading:
+        raise SystemExit(f"release: {runtime_source} does not begin with the licence that is known")
+    place = folder / "usr" / "lib" / project.NAME / "licenses" / "AppImage runtime"
+    place.mkdir(parents=True)
+    told = _RUNTIME_NOTICE.format(commit=RUNTIME_COMMIT) + "\n".join(lines).strip() + "\n"
+    (place / "NOTICE.txt").write_text(told, "utf-8")
+    shutil.copyfile(lgpl, place / lgpl.name)
     project.settle(folder, date)
 
 
@@ -87,25 +125,14 @@ def try_it(image: Path) -> None:
     Raises:
         SystemExit: it failed.
     """
-    with tempfile.TemporaryDirectory() as home:
-        environment = {"PATH": "/usr/bin:/bin", "HOME": home, "LANG": "C.UTF-8", "APPIMAGE_EXTRACT_AND_RUN": "1"}
-        done = subprocess.run(
-            [str(image), "--self-test"],
-            env={**environment, "TMPDIR": home},
-            capture_output=True,
-            text=True,
-            timeout=_SELF_TEST_SECONDS,
-            check=False,
-        )
-    if done.returncode != 0:
-        raise SystemExit(f"release: {image} --self-test ended with {done.returncode}\n{done.stderr.strip()}")
-    print(f"release: self-test of {image.name}: {done.stdout.strip()}")
+    self_test.self_test(image, image.name, APPIMAGE_EXTRACT_AND_RUN="1")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Make and try it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runtime", type=Path, required=True)
+    parser.add_argument("--runtime-source", type=Path, required=True, help="the runtime.c that it was built from")
     parser.add_argument("--frozen", type=Path, default=project.DIST / project.NAME)
     parser.add_argument("--untried", action="store_true", help="leave the self-test out")
     told = parser.parse_args(arguments)
@@ -115,6 +142,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with tempfile.TemporaryDirectory(dir=project.WORK) as scratch:
         folder = Path(scratch) / "AppDir"
         lay_folder(told.frozen, folder, date)
+        tell_of_runtime(folder, told.runtime_source, date)
         make(told.runtime, folder, target, date)
     if not told.untried:
         try_it(target)

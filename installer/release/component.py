@@ -1,9 +1,13 @@
 """Packs a backend of the engine that is installed apart, such as CUDA for Windows, into a .zip for users to unpack.
 
-    python installer/release/component.py --name cuda --library FILE --source LLAMA_CPP --with DLL… --licence FILE…
+    python installer/release/component.py --name cuda --library FILE --source LLAMA_CPP
+        [--with DLL…] [--licence FILE…] [--terms FILE] [--out FOLDER]
 
 The folder in it goes into `components` of the app's data folder; app/engine/components.py says what is in
-`component.json`, and loads it only with the very ggml that it was made from.
+`component.json`, and loads it only with the very ggml that it was made from. Nothing but Windows, the app and the
+card's driver has to be there: the compiler's runtime is linked into the backend (cuda.py), and whatever else it needs
+is packed beside it. With --terms the file's text stands at the end of the component's README.txt: under which terms
+others let us bring their libraries along.
 """
 
 from __future__ import annotations
@@ -25,9 +29,10 @@ import project  # noqa: E402
 
 PLATFORM = "windows-x86_64"
 FORMAT = 1
-# What the app brings, and what every Windows and the card's driver have; whatever else is needed must be packed.
+# What the app brings, and what every Windows 10 and the card's driver have; whatever else is needed must be packed.
+# Visual C++'s runtime (msvcp140.dll, vcruntime140.dll) is no part of Windows.
 _OF_THE_APP = {"ggml-base.dll"}
-_OF_WINDOWS = re.compile(r"(kernel32|advapi32|user32|msvcp140\w*|vcruntime140\w*|nvcuda|api-ms-win-\S+|ucrtbase)\.dll")
+_OF_WINDOWS = re.compile(r"(kernel32|advapi32|user32|nvcuda|api-ms-win-\S+|ucrtbase)\.dll")
 README = """Expert Lanes: {name} for graphics cards, for version {version} of the app (ggml {ggml}).
 
 Unpack the folder `{name}` into
@@ -92,13 +97,14 @@ def pack(
     others: Sequence[Path],
     licences: Sequence[Path],
     date: int,
+    terms: str = "",
 ) -> None:
     """Write the .zip; the same files give the same bytes."""
     stamp = time.gmtime(max(date, 315532800))[:6]  # a .zip knows no year before 1980
     version = str(project.project()["version"])
     texts = {
         "component.json": manifest(name, ggml, library, others),
-        "README.txt": README.format(name=name, version=version, ggml=ggml),
+        "README.txt": README.format(name=name, version=version, ggml=ggml) + (f"\n{terms}" if terms else ""),
     }
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as packed:
         for file, text in texts.items():
@@ -125,14 +131,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--library", type=Path, required=True)
     parser.add_argument("--source", type=Path, required=True, help="the llama.cpp that it was built from")
     parser.add_argument("--with", type=Path, nargs="*", default=[], dest="others", help="libraries that it needs")
-    parser.add_argument("--licence", type=Path, nargs="*", default=[])
+    parser.add_argument("--licence", type=Path, nargs="*", default=[], help="texts for its folder `licenses`")
+    parser.add_argument("--terms", type=Path, help="text for the end of its README.txt")
     parser.add_argument("--out", type=Path, default=project.DIST)
     told = parser.parse_args(arguments)
     check_imports(told.library, told.others)
     version, ggml = str(project.project()["version"]), ggml_version(told.source)
     told.out.mkdir(parents=True, exist_ok=True)
     target = told.out / f"{project.NAME}-{told.name}-{version}-{PLATFORM}.zip"
-    pack(target, told.name, ggml, told.library, told.others, told.licence, project.source_date())
+    terms = told.terms.read_text("utf-8") if told.terms else ""
+    pack(target, told.name, ggml, told.library, told.others, told.licence, project.source_date(), terms)
     print(f"release: {target.stat().st_size:>13,} {target} for ggml {ggml}")
 
 

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from app.engine.components import MANIFEST, load_components, this_platform
+from app.engine.components import MANIFEST, load_components
 from app.engine.ggml import library_folder
+from app.platform_name import this_platform
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = """

@@ -47,6 +47,17 @@ def test_a_packages_name_is_read_from_an_entry_of_a_field(entry):
     assert debian_package.plain(entry) == "libgl1"
 
 
+def test_no_newer_library_is_asked_for_than_is_known_to_serve():
+    asked = ["libzstd1 (>= 1.5.2)", "libx11-xcb1 (>= 2:1.8.4)", "libx11-6", "libc6 (>= 2.35)", "libzstd1"]
+    assert [debian_package.as_old_as_serves(entry) for entry in asked] == [
+        "libzstd1 (>= 1.4.8)",
+        "libx11-xcb1 (>= 2:1.7.2)",
+        "libx11-6",
+        "libc6 (>= 2.35)",
+        "libzstd1",
+    ]
+
+
 def test_the_copyright_file_names_every_part_with_files_of_its_own_and_where_its_texts_are():
     found = paragraphs(documents.copyright_file(PARTS, 2026))
     assert found[0]["Upstream-Name"] == "Expert Lanes"

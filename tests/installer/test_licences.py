@@ -106,3 +106,17 @@ def test_every_text_is_laid_in_a_folder_of_its_parts_name_and_listed(tmp_path):
     told = (tmp_path / "NOTICES.txt").read_text()
     assert "numbers 2.0: BSD-3-Clause\n" in told
     assert "6.11.3 are used under the GNU Lesser General Public License" in told
+    assert licences.qt_sources("6.11.3") in told
+
+
+def test_the_source_of_qt_is_that_of_the_version_in_the_package():
+    told = licences.qt_sources("6.8.1.1")
+    assert "https://download.qt.io/archive/qt/6.8/6.8.1/" in told
+    assert "https://download.qt.io/official_releases/QtForPython/pyside6/PySide6-6.8.1.1-src/" in told
+
+
+def test_nobody_is_promised_what_only_others_could_give(tmp_path):
+    licences.lay([Part("shiboken6", "6.11.3", "LGPL-3.0-only", {"LGPL-3": "the LGPL"})], tmp_path)
+    told = (tmp_path / "NOTICES.txt").read_text()
+    assert "years" not in told
+    assert max(map(len, told.splitlines())) <= 120

@@ -8,6 +8,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import archive
+import checks
 import desktop_files
 import frozen_contents
 import linux
@@ -26,6 +27,10 @@ Version References:
     0x0d696914 0x00 04 GLIBC_2.4
     0x06969194 0x00 05 GLIBC_2.34
     0x09691a75 0x00 03 GLIBC_2.2.5
+  required from libstdc++.so.6:
+    0x0297f861 0x00 07 GLIBCXX_3.4.11
+    0x02297f89 0x00 06 GLIBCXX_3.4.9
+    0x056bafd3 0x00 02 CXXABI_1.3
 """
 
 
@@ -90,15 +95,26 @@ def test_a_library_that_only_left_out_files_needed_goes_with_them():
 def test_needs_are_read_from_objdump():
     needs = frozen_contents.needs_told(OBJDUMP)
     assert needs.libraries == {"libggml-base.so.0", "libc.so.6"}
-    assert needs.glibc == (2, 34)
+    assert needs.versions == {"GLIBC": (2, 34), "GLIBCXX": (3, 4, 11), "CXXABI": (1, 3)}
+
+
+def test_a_file_of_a_form_that_old_c_libraries_cannot_load_needs_the_one_that_can():
+    told = OBJDUMP.replace("GLIBC_2.34", "GLIBC_ABI_DT_RELR")
+    assert frozen_contents.needs_told(told).versions["GLIBC"] == (2, 36)
 
 
 def test_what_the_package_holds_itself_is_not_asked_of_the_system():
     needs = {
-        "llama_cpp/lib/libggml.so.0": frozen_contents.Needs(frozenset({"libggml-base.so.0", "libm.so.6"}), (2, 34)),
-        "llama_cpp/lib/libggml-base.so.0": frozen_contents.Needs(frozenset({"libm.so.6"}), (2, 36)),
+        "llama_cpp/lib/libggml.so.0": frozen_contents.Needs(
+            frozenset({"libggml-base.so.0", "libm.so.6"}), {"GLIBC": (2, 4), "GLIBCXX": (3, 4, 11)}
+        ),
+        "llama_cpp/lib/libggml-base.so.0": frozen_contents.Needs(
+            frozenset({"libm.so.6"}), {"GLIBC": (2, 36), "GLIBCXX": (3, 4, 9)}
+        ),
     }
-    assert linux.asked_of_the_system(needs) == ({"libm.so.6": "llama_cpp/lib/libggml-base.so.0"}, (2, 36))
+    outside, versions = linux.asked_of_the_system(needs)
+    assert outside == {"libm.so.6": "llama_cpp/lib/libggml-base.so.0"}
+    assert versions == {"GLIBC": (2, 36), "GLIBCXX": (3, 4, 11)}
 
 
 def test_every_module_of_the_app_is_frozen_also_those_imported_by_name():
@@ -190,23 +206,36 @@ def test_the_menu_entry_opens_the_files_whose_type_is_described(usr):
     assert entry["Desktop Entry"]["MimeType"] == f"{kind};"
 
 
-def test_a_program_that_needs_a_newer_c_library_than_is_told_ends_the_build():
-    newest = frozen_contents.Needs(frozenset({"libc.so.6"}), linux.GLIBC)
-    linux.check_glibc({"program": newest})
-    newer = frozen_contents.Needs(newest.libraries, (linux.GLIBC[0], linux.GLIBC[1] + 1))
-    with pytest.raises(SystemExit, match=r"library\.so"):
-        linux.check_glibc({"program": newest, "library.so": newer})
+def test_debians_python_is_frozen_with_a_library_that_it_runs_without():
+    assert "libpython3.11" in checks.needed("/usr", "3.11.2")
+    assert not any(name.startswith("libpython") for name in checks.needed("/opt/python", "3.11.7"))
 
 
-def test_the_readme_tells_the_same_c_library():
-    assert f"{linux.GLIBC[0]}.{linux.GLIBC[1]}" in (ROOT / "README.md").read_text("utf-8")
+@pytest.mark.parametrize("library", linux.OLDEST)
+def test_a_file_that_needs_a_newer_library_of_the_compiler_than_is_told_ends_the_build(library):
+    allowed = frozen_contents.Needs(versions=linux.OLDEST)
+    linux.check_versions({"program": allowed})
+    *before, last = linux.OLDEST[library]
+    newer = frozen_contents.Needs(versions={library: (*before, last + 1)})
+    with pytest.raises(SystemExit, match=rf"(?m)^library\.so needs {library}_"):
+        linux.check_versions({"program": allowed, "library.so": newer})
+
+
+def test_the_readme_tells_the_same_oldest_libraries():
+    told = (ROOT / "README.md").read_text("utf-8")
+    assert f"GNU C library {'.'.join(map(str, linux.OLDEST['GLIBC']))}" in told
+    assert f"GLIBCXX_{'.'.join(map(str, linux.OLDEST['GLIBCXX']))}" in told
+
+
+def test_the_c_plus_plus_library_is_the_systems_so_that_its_version_is_what_counts():
+    assert not any(map(frozen_contents.is_wanted, ("libstdc++.so.6", "libgcc_s.so.1", "numpy.libs/libstdc++.so.6")))
 
 
 def test_the_archives_text_names_libraries_and_packages_in_lines_of_readable_length():
     libraries = [f"libnumber{index}.so.1" for index in range(30)]
-    text = archive.readme("1.2", (2, 36), libraries, ["libegl1"])
+    text = archive.readme("1.2", {"GLIBC": (2, 36), "GLIBCXX": (3, 4, 30)}, libraries, ["libegl1"])
     assert text.startswith("Expert Lanes 1.2\n")
-    assert all(name in text for name in [*libraries, "libegl1", "2.36"])
+    assert all(name in text for name in [*libraries, "libegl1", "2.36", "GLIBCXX_3.4.30"])
     assert max(map(len, text.splitlines())) <= 120
 
 

@@ -1,43 +1,27 @@
-"""The release's other parts: the component for CUDA, the AppImage, and the workflow that makes them all."""
+"""The release's other parts: the component for CUDA, and the AppImage."""
 
-import importlib.metadata
-import json
 import os
 import re
 import shutil
 import subprocess
 import zipfile
-from pathlib import Path
 
 import appimage
 import component
+import cuda
 import msgspec
 import pe
+import pinned
 import project
 import pytest
-import yaml
-from packaging.requirements import Requirement
 
 from app.engine.components import Manifest
 
-ROOT = Path(__file__).resolve().parents[2]
-WORKFLOW = ROOT / ".github" / "workflows" / "release.yml"
 LLAMA_CPP = """
 set(GGML_VERSION_MAJOR 0)
 set(GGML_VERSION_MINOR 25)
 set(GGML_VERSION_PATCH 3)
 """
-# Plays GitHub's command for what the workflow asks it.
-GH = """
-case "$HAS:$1 $2 $3" in
-    "no network:"*) exit 1;;
-    "no release:release list "*) ;;
-    *":release list "*) echo v2; echo v1;;
-    "a feed:release view v2"|"an older feed:release view v1") echo a.deb; echo releases.json; echo releases.json.sig;;
-    *":release view "*) echo a.deb;;
-    *":release download "*) [ -d before ] && echo "$3" > before/releases.json;;
-    *) exit 2;;
-esac"""
 
 # ---- component ---------------------------------------------------------------------------------------
 
@@ -67,11 +51,12 @@ def imports(monkeypatch):
     return told
 
 
-def pack(parts, out):
+def pack(parts, out, *more):
     component.main(
         [
             *("--name", "cuda", "--library", str(parts / "ggml-cuda.dll"), "--source", str(parts)),
             *("--with", str(parts / "cudart64_12.dll"), "--licence", str(parts / "EULA.txt"), "--out", str(out)),
+            *more,
         ]
     )
     (made,) = out.iterdir()
@@ -109,6 +94,53 @@ def test_a_library_that_is_not_packed_is_missed(parts, imports):
     imports["ggml-cuda.dll"]["cublas64_12.dll"] = ()
     with pytest.raises(SystemExit, match=r"cublas64_12\.dll, which is not packed"):
         component.check_imports(parts / "ggml-cuda.dll", [parts / "cudart64_12.dll"])
+
+
+@pytest.mark.parametrize("runtime", ["msvcp140.dll", "vcruntime140.dll", "vcruntime140_1.dll", "vcomp140.dll"])
+def test_a_backend_whose_compilers_runtime_is_not_within_it_is_refused(parts, imports, runtime):
+    imports["ggml-cuda.dll"][runtime] = ()
+    with pytest.raises(SystemExit, match=rf"{runtime}, which is not packed"):
+        component.check_imports(parts / "ggml-cuda.dll", [parts / "cudart64_12.dll"])
+    assert "-DCMAKE_MSVC_RUNTIME_LIBRARY=MultiThreaded" in cuda.OPTIONS
+
+
+@pytest.fixture
+def cuda_wheels(tmp_path, monkeypatch):
+    """What NVIDIA's packages hold, laid out as pip does it; returns the folder."""
+    folder = tmp_path / "fetched"
+    names = ("cuda_runtime/bin/cudart64_12.dll", "cublas/bin/cublas64_12.dll", "cublas/bin/cublasLt64_12.dll")
+    texts = [f"nvidia_{name}_cu12-12.6.dist-info/License.txt" for name in ("cuda_runtime", "cublas")]
+    for name in (*texts, *(f"nvidia/{name}" for name in (*names, "cublas/bin/nvblas64_12.dll"))):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("the licence" if name.endswith(".txt") else name)
+    monkeypatch.setattr(cuda.pinned, "pip", lambda path, *_arguments: pinned.read(path))
+    return folder
+
+
+def test_of_cuda_comes_along_what_its_licence_permits_and_that_licence(cuda_wheels):
+    libraries, licence = cuda.brought_along(cuda_wheels)
+    assert [path.name for path in libraries] == ["cudart64_12.dll", "cublas64_12.dll", "cublasLt64_12.dll"]
+    assert (licence.name, licence.read_text()) == ("EULA.txt", "the licence")
+
+
+@pytest.mark.parametrize("pattern", ["License.txt", *cuda.LIBRARIES])
+def test_without_a_part_of_that_nothing_is_built(cuda_wheels, monkeypatch, pattern):
+    for path in cuda_wheels.rglob(pattern):
+        path.unlink()
+    monkeypatch.setenv("CUDA_PATH", "/a/toolkit")
+    monkeypatch.setattr(cuda, "FETCHED", cuda_wheels)
+    monkeypatch.setattr(cuda.shutil, "rmtree", lambda *_arguments, **_keywords: None)
+    monkeypatch.setattr(cuda, "source", lambda: pytest.fail("it went on"))
+    with pytest.raises(SystemExit, match="not there once"):
+        cuda.main()
+
+
+@pytest.mark.usefixtures("imports")
+def test_the_component_says_under_which_terms_cuda_is_in_it(parts, tmp_path):
+    with zipfile.ZipFile(pack(parts, tmp_path / "out", "--terms", str(cuda.TERMS))) as packed:
+        told = packed.read("cuda/README.txt").decode()
+    assert "licenses/EULA.txt" in told
+    assert all(pattern.partition("_")[0] in told for pattern in cuda.LIBRARIES)
 
 
 def test_a_source_without_a_version_is_told(tmp_path):
@@ -170,142 +202,45 @@ def test_an_appimage_is_the_runtime_and_the_folder_behind_it_and_always_the_same
     assert "squashfs-root/usr/lib/expert-lanes/_internal/library.so" in listed.stdout
 
 
+RUNTIME_C = """/****
+ *
+ * Copyright (c) 2004-24 Somebody
+ * Portions by another,
+   modified by a third
+ *
+ * Permission is hereby granted, free of charge
+ ****/
+
+int main(void) { return 0; }
+"""
+
+
+def test_an_appimage_says_whose_its_runtime_is_and_where_its_source_is(frozen, tmp_path):
+    folder, source, lgpl = tmp_path / "AppDir", tmp_path / "runtime.c", tmp_path / "LGPL-2.1"
+    source.write_text(RUNTIME_C)
+    lgpl.write_text("the LGPL")
+    appimage.lay_folder(frozen, folder, 1_800_000_000)
+    appimage.tell_of_runtime(folder, source, 1_800_000_000, lgpl)
+    place = folder / "usr/lib/expert-lanes/licenses/AppImage runtime"
+    told = (place / "NOTICE.txt").read_text()
+    assert told.endswith(
+        "Copyright (c) 2004-24 Somebody\nPortions by another,\nmodified by a third\n\n"
+        "Permission is hereby granted, free of charge\n"
+    )
+    assert (place / "LGPL-2.1").read_text() == "the LGPL"
+    assert not (frozen / "licenses").exists(), "what is frozen stays as it is"
+    assert f"https://github.com/AppImage/type2-runtime/tree/{appimage.RUNTIME_COMMIT}\n" in told
+
+
+def test_a_source_of_the_runtime_without_its_licence_ends_the_build(frozen, tmp_path):
+    folder, source = tmp_path / "AppDir", tmp_path / "runtime.c"
+    source.write_text("/* Another licence. */\n")
+    appimage.lay_folder(frozen, folder, 1_800_000_000)
+    with pytest.raises(SystemExit, match="licence"):
+        appimage.tell_of_runtime(folder, source, 1_800_000_000)
+
+
 def test_something_else_is_taken_for_no_runtime(frozen, tmp_path):
     (tmp_path / "script").write_text("#!/bin/sh")
     with pytest.raises(SystemExit, match="no runtime"):
         appimage.make(tmp_path / "script", frozen, tmp_path / "x.AppImage", 0)
-
-
-# ---- workflow ----------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def workflow():
-    return yaml.safe_load(WORKFLOW.read_text("utf-8"))
-
-
-def steps(workflow):
-    return [step for job in workflow["jobs"].values() for step in job["steps"]]
-
-
-def test_every_action_is_pinned_to_one_version(workflow):
-    used = [step["uses"] for step in steps(workflow) if "uses" in step]
-    assert used
-    for action in used:
-        assert re.fullmatch(r"[\w.-]+/[\w.-]+@v\d+\.\d+\.\d+", action), action
-
-
-def test_sources_of_others_are_pinned_to_one_commit(workflow):
-    foreign = [step["with"] for step in steps(workflow) if "repository" in step.get("with", {})]
-    assert foreign
-    assert all(re.fullmatch(r"[0-9a-f]{40}", with_["ref"]) for with_ in foreign)
-
-
-def test_every_job_waits_for_jobs_that_are_there_and_ends_by_itself(workflow):
-    jobs = workflow["jobs"]
-    for job in jobs.values():
-        needs = job.get("needs", [])
-        assert set([needs] if isinstance(needs, str) else needs) <= set(jobs)
-        assert job["timeout-minutes"] <= 240
-
-
-def test_only_publishing_may_write_and_only_for_a_tag(workflow):
-    assert workflow["permissions"] == {"contents": "read"}
-    writers = [name for name, job in workflow["jobs"].items() if job.get("permissions", {}).get("contents") == "write"]
-    assert writers == ["publish"]
-    assert workflow["jobs"]["publish"]["if"] == "github.ref_type == 'tag'"
-
-
-def test_secrets_are_named_in_environments_and_written_into_no_command(workflow):
-    text = WORKFLOW.read_text("utf-8")
-    assert set(re.findall(r"secrets\.(\w+)", text)) == {
-        "UPDATE_SIGNING_KEY", "WINDOWS_CERTIFICATE", "WINDOWS_CERTIFICATE_PASSWORD",
-    }  # fmt: skip
-    for step in steps(workflow):
-        assert "${{" not in step.get("run", ""), "what a tag or a secret holds must not become part of a script"
-
-
-def test_a_secret_is_known_to_one_step_alone_and_that_one_installs_and_builds_nothing(workflow):
-    wider = [workflow.get("env", {}), *(job.get("env", {}) for job in workflow["jobs"].values())]
-    assert not re.search(r"secrets\.|github\.token", json.dumps(wider))
-    knowing = [step for step in steps(workflow) if "secrets." in json.dumps(step.get("env", {}))]
-    assert [step["name"] for step in knowing] == ["Sign the setup", "Signed feed, with checksums of everything"]
-    for step in knowing:
-        assert not re.search(r"\b(pip|apt-get|make|cmake)\b", step["run"])
-
-
-def test_what_makes_the_feed_is_pinned_with_everything_it_stands_on(workflow):
-    (command,) = [
-        line for s in steps(workflow) for line in s.get("run", "").splitlines() if "build/venv/bin/pip" in line
-    ]
-    assert "--require-hashes --only-binary=:all: -r installer/release/pins.txt" in command
-    lines = (ROOT / "installer/release/pins.txt").read_text("ascii").splitlines()
-    pins = [re.fullmatch(r"(\S+)==(\S+)( --hash=sha256:[0-9a-f]{64})+", line) for line in lines if line[:1] != "#"]
-    assert all(pins)
-    found = {pin[1]: pin[2] for pin in pins}
-    wanted = ["msgspec", "pynacl"]
-    while wanted:
-        name = wanted.pop()
-        assert name in found
-        for needed in importlib.metadata.requires(name) or ():
-            requirement = Requirement(needed)
-            if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
-                wanted.append(requirement.name.lower())
-
-
-@pytest.mark.parametrize("key", ["", "a key"])
-@pytest.mark.parametrize("has", ["no release", "a feed", "a release without", "an older feed", "no network"])
-def test_the_feed_before_is_fetched_or_the_release_ends(workflow, tmp_path, key, has):
-    (step,) = [s for s in workflow["jobs"]["publish"]["steps"] if "SIGNING_KEY" in s.get("env", {})]
-    programs = {
-        "bin/gh": GH,
-        "build/venv/bin/python": 'case "$1" in *signing.py) echo public;; *) echo "$@" > told;; esac',
-    }
-    for name, content in programs.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(f"#!/bin/sh\n{content}\n")
-        (tmp_path / name).chmod(0o755)
-    environment = {
-        "PATH": f"{tmp_path}/bin:{os.environ['PATH']}", "RUNNER_TEMP": str(tmp_path), "SIGNING_KEY": key, "HAS": has,
-        "PUBLIC_KEY": "public", "EARLIER_KEYS": "one= two=", "VERSION": "0.3.0", "GITHUB_SERVER_URL": "https://x.test",
-        "GITHUB_REPOSITORY": "a/b", "GITHUB_REF_NAME": "v0.3.0",
-    }  # fmt: skip
-    (tmp_path / "script").write_text(step["run"])
-    done = subprocess.run(["bash", "-e", "script"], cwd=tmp_path, env=environment, capture_output=True, check=False)
-    told = (tmp_path / "told").read_text().split() if (tmp_path / "told").exists() else None
-    assert (done.returncode == 0) == (not key or has != "no network")
-    assert (told is not None) == (bool(key) and has != "no network")
-    if told is not None:
-        assert ("--before" in told) == (has in ("a feed", "an older feed"))
-        assert [told[i + 1] for i, word in enumerate(told) if word == "--before-key"] == (
-            ["one=", "two="] if "--before" in told else []
-        )
-    fetched = tmp_path / "before" / "releases.json"
-    assert (fetched.read_text().strip() if fetched.exists() else None) == (
-        {"a feed": "v2", "an older feed": "v1"}.get(has) if key else None
-    )
-
-
-def test_the_workflow_builds_with_the_scripts_of_this_tree(workflow):
-    commands = "\n".join(step.get("run", "") for step in steps(workflow))
-    scripts = re.findall(r"installer/\S+\.py", commands)
-    assert set(scripts) >= {f"installer/release/{name}.py" for name in ("bake", "appimage", "cuda", "feed", "signing")}
-    assert all((ROOT / script).is_file() for script in scripts)
-    targets = set(re.findall(r"make ([\w-]+)", commands)) & {"setup", "package", "package-windows"}
-    makefile = (ROOT / "Makefile").read_text()
-    assert targets == {"setup", "package", "package-windows"}
-    assert all(f"\n{target}:" in makefile for target in targets)
-
-
-def test_every_artefact_that_is_fetched_is_made_before(workflow):
-    made = {s["with"]["name"] for s in steps(workflow) if s.get("uses", "").startswith("actions/upload-artifact@")}
-    fetched = [s["with"] for s in steps(workflow) if s.get("uses", "").startswith("actions/download-artifact@")]
-    assert made == {"appimage-runtime", "packages-linux", "packages-windows", "packages-cuda"}
-    for with_ in fetched:
-        assert with_.get("name") in made or with_.get("pattern") == "packages-*"
-
-
-def test_no_address_is_made_up(workflow):
-    addresses = re.findall(r"https?://\S+", WORKFLOW.read_text("utf-8"))
-    assert addresses == []
-    assert json.dumps(workflow, default=str)

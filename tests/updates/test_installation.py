@@ -6,25 +6,12 @@ from types import ModuleType
 
 import pytest
 
-from app.updates.installation import package_kind, platform_name, this_installation
+from app.updates.installation import package_kind, this_installation
 from app.updates.source import Source, known_source, unknown_source
 
 IN_USR = PurePosixPath("/usr/lib/expert-lanes/expert-lanes-window")
 IN_MOUNT = PurePosixPath("/tmp/.mount_x/usr/lib/expert-lanes/expert-lanes-window")
 UNPACKED = PurePosixPath("/home/user/expert-lanes-0.1.0/expert-lanes-window")
-
-
-@pytest.mark.parametrize(
-    ("system", "machine", "name"),
-    [
-        ("linux", "x86_64", "linux-x86_64"),
-        ("linux", "aarch64", "linux-aarch64"),
-        ("win32", "AMD64", "windows-x86_64"),
-        ("win32", "ARM64", "windows-aarch64"),
-    ],
-)
-def test_a_platform_is_named_as_in_the_feed(system, machine, name):
-    assert platform_name(system, machine) == name
 
 
 @pytest.mark.parametrize(
