@@ -62,7 +62,7 @@ def _run(*command: str | Path, **keywords: object) -> None:
 
 
 def system_packages(*, for_tests: bool) -> None:
-    """Install what the build, the window and (for tests) what tests are skipped without need, where permitted."""
+    """Install what the build and the window need and, for tests, what tests are skipped without, where permitted."""
     if not debian.is_debian_like():
         print("setup: no apt here; a C++ compiler, cmake, ninja and Qt's libraries must be there already")
         return
