@@ -44,6 +44,9 @@ class ComputeThreads:
         device: The expert device, which computes with them too; None where there is none.
         counts: How many threads there will be at once; of a count of 1 nothing is kept.
         also_with_openmp: Keep them although OpenMP keeps its own.
+
+    Raises:
+        AppError: the device could not take one; none is kept then.
     """
 
     def __init__(
@@ -56,12 +59,16 @@ class ComputeThreads:
             return
         self._free = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(free)
         new = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.POINTER(_Parameters))(make)
-        for count in sorted(set(counts) - {1}):
-            parameters = _Parameters(n_threads=count, poll=_POLL)
-            if threads := new(ctypes.byref(parameters)):
-                self._kept[count] = threads
-                if device is not None:
-                    device.keep_threads(count, threads)
+        try:
+            for count in sorted(set(counts) - {1}):
+                parameters = _Parameters(n_threads=count, poll=_POLL)
+                if threads := new(ctypes.byref(parameters)):
+                    self._kept[count] = threads
+                    if device is not None:
+                        device.keep_threads(count, threads)
+        except BaseException:
+            self.close()  # nobody else could end those that are there
+            raise
 
     def attach(self, context: int, threads: int, threads_batch: int) -> None:
         """Let a llama.cpp context use those of its two counts."""

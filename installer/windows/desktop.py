@@ -20,6 +20,7 @@ import mingw
 import screen
 import wine
 from hands import Hands, until
+from project import NAME
 
 HERE = Path(__file__).resolve().parent
 LOOK_SECONDS = 60
@@ -146,10 +147,13 @@ class Desktop:
         return wine.windows_path(path)
 
     def start(self, program: Path | str, *arguments: str) -> subprocess.Popen[bytes]:
-        """Start a program; the name of one of Windows' own is found by Wine."""
+        """Start a program; the name of one of Windows' own is found by Wine.
+
+        It has one processor: later Setups are made meanwhile, and the app has to answer beside that.
+        """
         name = self.name_of(program) if isinstance(program, Path) else program
         return subprocess.Popen(
-            ["wine", name, *arguments],
+            wine.on_one_processor(["wine", name, *arguments]),
             env=self._settings,
             cwd=self.prefix,
             stdin=subprocess.PIPE,  # without pipes programs end at once under some releases of Wine
@@ -318,6 +322,11 @@ def _settings_of_desktop() -> str:
     )
 
 
+def copy_windows(template: Path, prefix: Path) -> None:
+    """Copy a Windows, but nothing that the app has kept in it when it was tried there."""
+    shutil.copytree(template, prefix, symlinks=True, ignore=shutil.ignore_patterns(NAME))
+
+
 @contextlib.contextmanager
 def fresh_desktop(template: Path, scratch: Path) -> Iterator[Desktop]:
     """A copy of a Windows, with a screen, for as long as the block runs.
@@ -329,7 +338,7 @@ def fresh_desktop(template: Path, scratch: Path) -> Iterator[Desktop]:
     with tempfile.TemporaryDirectory(dir=scratch, ignore_cleanup_errors=True) as name, screen.screen() as shown:
         prefix, home = Path(name) / "windows", Path(name) / "home"
         home.mkdir()
-        shutil.copytree(template, prefix, symlinks=True)
+        copy_windows(template, prefix)
         lay_fonts(prefix)
         desktop = Desktop(prefix, home, Hands(shown))
         # Wine made them as links into the home that this user had then, which is gone.
@@ -338,9 +347,9 @@ def fresh_desktop(template: Path, scratch: Path) -> Iterator[Desktop]:
             folder.mkdir()
         settings = Path(name) / "desktop.reg"
         settings.write_text(_settings_of_desktop(), "utf-16")
-        if desktop.run("regedit", "/S", desktop.name_of(settings)) != 0:
-            raise SystemExit("windows: the desktop's settings could not be written into the registry")
         try:
+            if desktop.run("regedit", "/S", desktop.name_of(settings)) != 0:
+                raise SystemExit("windows: the desktop's settings could not be written into the registry")
             yield desktop
         finally:
             desktop.flush()

@@ -10,6 +10,7 @@ from tiny_shapes import mixtral
 
 from app.engine import compute_threads
 from app.engine.compute_threads import ComputeThreads
+from app.errors import AppError, ErrorCode
 
 
 class FakeGgml:
@@ -50,6 +51,21 @@ def test_the_device_forgets_threads_before_they_end_and_they_end_once():
     threads.close()
     threads.close()
     assert ggml.told == [("device", 2, None), ("free", 1002)]
+
+
+def test_what_the_device_does_not_take_ends_with_the_others():
+    ggml = FakeGgml()
+
+    def take_few(count, threads):
+        ggml.told.append(("device", count, threads))
+        if threads and count > 2:
+            raise AppError(ErrorCode.OUT_OF_MEMORY, "There is no memory.")
+
+    ggml.keep_threads = take_few
+    with pytest.raises(AppError, match="no memory"):
+        ComputeThreads(ggml, ggml, (2, 4, 8))
+    assert [told for told in ggml.told if told[0] == "make"] == [("make", 2), ("make", 4)]
+    assert ggml.told[-4:] == [("device", 4, None), ("free", 1004), ("device", 2, None), ("free", 1002)]
 
 
 def test_without_the_device_only_llama_cpp_gets_them():

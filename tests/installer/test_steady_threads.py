@@ -3,11 +3,14 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import steady_threads
 import wine
 from steady_threads import MOST_THREADS, ThreadCounter
+
+from app.library import folders
 
 MANY = """
 import sys, threading
@@ -49,10 +52,16 @@ def test_the_threads_of_the_program_in_its_windows_are_counted_and_no_others(sta
 def counted(monkeypatch):
     """Lets the demo model answer, and so many threads be seen."""
 
-    def lay(threads, status=0):
-        answer = b'{"tokens_per_second": 80.0}'
-        monkeypatch.setattr(wine, "run", lambda *_: subprocess.CompletedProcess([], status, answer, b"it broke"))
+    def lay(threads, status=0, failing="chat"):
+        def run(command, _prefix, more):
+            homes.append(more)
+            code = status if failing in command else 0
+            return subprocess.CompletedProcess([], code, b'{"tokens_per_second": 80.0}', b"it broke")
+
+        homes = []
+        monkeypatch.setattr(wine, "run", run)
         monkeypatch.setattr(ThreadCounter, "most", threads)
+        return homes
 
     return lay
 
@@ -70,7 +79,18 @@ def test_threads_for_every_token_end_the_build_and_so_does_seeing_none(threads, 
         steady_threads.check(tmp_path, tmp_path)
 
 
-def test_an_answer_that_fails_ends_the_build_with_its_reason(counted, tmp_path):
-    counted(17, status=1)
-    with pytest.raises(SystemExit, match="it broke"):
+@pytest.mark.parametrize(("failing", "words"), [("demo", "not written"), ("chat", "did not answer")])
+def test_what_fails_ends_the_build_with_its_reason(failing, words, counted, tmp_path):
+    counted(17, status=1, failing=failing)
+    with pytest.raises(SystemExit, match=rf"{words} \(1\)\n.*it broke"):
         steady_threads.check(tmp_path, tmp_path)
+
+
+def test_what_the_app_keeps_lies_in_a_folder_that_is_gone_afterwards(counted, tmp_path):
+    homes = counted(17)
+    steady_threads.check(tmp_path, tmp_path)
+    (first,) = {tuple(home.items()) for home in homes}
+    ((variable, folder),) = first
+    assert variable == folders.HOME_VARIABLE
+    assert folder.startswith("Z:")
+    assert not Path(folder.removeprefix("Z:").replace("\\", "/")).exists()

@@ -1,11 +1,12 @@
 """The rehearsal of the Windows installer: how it waits, and how it reads a desktop, conversations and what is left."""
 
 import json
+import os
 import shutil
 import sqlite3
 
 import pytest
-from desktop import read_look
+from desktop import Desktop, copy_windows, read_look
 from hands import Hands, until, until_or_not
 from rehearsal import Later, higher
 from rehearsed_app import Message, read_messages
@@ -65,6 +66,19 @@ def test_a_part_of_a_window_that_is_gone_is_left_out():
     assert read_look([told("control", 2, "Next", top=1)]).windows == ()
 
 
+def test_a_program_on_the_desktop_has_one_processor(prefix, tmp_path_factory, monkeypatch):
+    programs = tmp_path_factory.mktemp("programs")
+    (programs / "wine").write_text(
+        '#!/bin/sh\nnproc > "$WINEPREFIX/processors"\nprintf "%s|" "$@" > "$WINEPREFIX/started"\n'
+    )
+    (programs / "wine").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
+    desktop = Desktop(prefix, programs, Hands(Screen(":1", prefix / "screen")))
+    assert desktop.run(desktop.drive / "a b.exe", "/S") == 0
+    assert (prefix / "processors").read_text() == "1\n"
+    assert (prefix / "started").read_text() == "C:\\a b.exe|/S|"
+
+
 def test_waiting_ends_with_what_was_found():
     found = iter(["", None, "window"])
     assert until(lambda: next(found), "a window", 5, pause=0.001) == "window"
@@ -95,6 +109,18 @@ def test_the_first_picture_again_is_no_other_picture(tmp_path):
     hands = Hands(Screen(":1", memory))
     stays = hands.stillness(other_than=hands.seen(), still=0.001)
     assert until_or_not(stays, 0.05, pause=0.005) is None
+
+
+def test_what_the_app_kept_where_it_was_tried_is_not_in_the_windows_of_the_rehearsal(prefix, tmp_path_factory):
+    kept = prefix / "drive_c/users/root/AppData/Local/expert-lanes/models/demo.gguf"
+    kept.parent.mkdir(parents=True)
+    kept.touch()
+    (prefix / "expert-lanes-shims").touch()
+    copy = tmp_path_factory.mktemp("copies") / "windows"
+    copy_windows(prefix, copy)
+    assert "users/root/kept.txt" in files(copy)
+    assert not any("expert-lanes" in name for name in files(copy))
+    assert (copy / "expert-lanes-shims").is_file()
 
 
 def test_conversations_are_read_while_the_app_has_them_open(tmp_path):
