@@ -42,6 +42,15 @@ class Screen:
             file.seek(start + stride * round(place * (height - 1)))
             return file.read(stride)
 
+    def part(self, box: tuple[int, int, int, int]) -> bytes:
+        """The pixels of a part, four bytes each: of what lies from left and upper up to right and lower edge."""
+        content = self.memory.read_bytes()
+        start, width, height, stride = _layout(content)
+        left, right = (4 * min(max(edge, 0), width) for edge in (box[0], box[2]))
+        upper, lower = (min(max(edge, 0), height) for edge in (box[1], box[3]))
+        begins = (start + stride * row for row in range(upper, lower))
+        return b"".join(content[begin + left : begin + right] for begin in begins)
+
     def save(self, picture: Path) -> int:
         """Keep what is shown as PNG; returns how many rows are not of one colour."""
         from PySide6.QtGui import QImage  # noqa: PLC0415 - rows can be looked at without Qt

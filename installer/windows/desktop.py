@@ -254,6 +254,10 @@ class Desktop:
 
     # ---- doing ---------------------------------------------------------------------------------
 
+    def to_front(self, window: Window) -> None:
+        """Put a window in front of all others: one that was slow to start may have come up behind the app's."""
+        self._tell(f"front {window.frame.handle}")
+
     def push(self, window: Window, text: str, kind: str = "Button") -> None:
         """Click on the part of a window whose text begins so.
 

@@ -2,6 +2,7 @@
  *
  * It reads commands from its input, one a line, and answers each with lines of JSON and a line with a full stop:
  *   look              every visible window, from the front to the back, its visible controls, and every program
+ *   front HANDLE      puts a window in front, as a click on its button of the taskbar does
  *   text HANDLE WORDS writes into a field, as if pasted
  *   value KEY|NAME    a text of the registry, below HKEY_CURRENT_USER
  *   link FILE         where a shortcut leads
@@ -155,6 +156,7 @@ int main(void)
     while (fgets(line, sizeof line, stdin)) {
         line[strcspn(line, "\r\n")] = 0;
         if (!strcmp(line, "look")) look();
+        if (!strncmp(line, "front ", 6)) SetForegroundWindow((HWND) (ULONG_PTR) strtoul(line + 6, NULL, 10));
         if (!strncmp(line, "text ", 5)) write_text(line + 5);
         if (!strncmp(line, "value ", 6)) tell_value(line + 6);
         if (!strncmp(line, "link ", 5)) tell_link(line + 5);

@@ -18,6 +18,8 @@ _KEY_SECONDS = 20
 _LOOK_SECONDS = 0.1
 _TYPE_MILLISECONDS = 25
 _Found = TypeVar("_Found")
+Box = tuple[int, int, int, int]
+"""Left, upper, right and lower edge in pixels of the screen."""
 
 
 def until(look: Callable[[], _Found | None], awaited: str, seconds: float, *, pause: float = _LOOK_SECONDS) -> _Found:
@@ -84,22 +86,26 @@ class Hands:
         )
         return done.stdout
 
-    def seen(self) -> bytes:
-        """A digest of what the screen shows."""
-        return hashlib.sha256(self.screen.memory.read_bytes()).digest()
+    def seen(self, box: Box | None = None) -> bytes:
+        """A digest of what the screen, or a part of it, shows."""
+        shown = self.screen.memory.read_bytes() if box is None else self.screen.part(box)
+        return hashlib.sha256(shown).digest()
 
-    def stillness(self, *, other_than: bytes = b"", still: float = 1.0) -> Callable[[], bytes | None]:
+    def stillness(
+        self, *, other_than: bytes = b"", still: float = 1.0, box: Box | None = None
+    ) -> Callable[[], bytes | None]:
         """A look for `until`: the digest of a picture that has stayed as it is.
 
         Args:
             other_than: The digest of the picture that it must not be.
             still: Seconds that it must have stayed.
+            box: The part of the screen that is looked at; all of it, if None.
         """
-        since, last = time.monotonic(), self.seen()
+        since, last = time.monotonic(), self.seen(box)
 
         def stays() -> bytes | None:
             nonlocal since, last
-            now = self.seen()
+            now = self.seen(box)
             if now != last or now == other_than:
                 since, last = time.monotonic(), now
             return now if time.monotonic() - since >= still else None

@@ -91,8 +91,10 @@ class Rehearsal:
 
     def page(self, title: str, saying: str, name: str, seconds: float = desktop.LOOK_SECONDS) -> Window:
         """Wait for a page, until it is drawn, and keep a picture of it."""
-        self.desktop.window(title, saying, seconds)
-        until(self.desktop.hands.stillness(still=0.3), f"the page '{saying}' as it stays", desktop.LOOK_SECONDS)
+        found = self.desktop.window(title, saying, seconds)
+        self.desktop.to_front(found)
+        stays = self.desktop.hands.stillness(still=0.3, box=found.frame.box)  # the app behind it may be answering
+        until(stays, f"the page '{saying}' as it stays", desktop.LOOK_SECONDS)
         self.keep(name)
         return self.desktop.window(title, saying)
 

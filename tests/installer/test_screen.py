@@ -23,6 +23,12 @@ def test_rows_are_found_behind_the_name_and_the_colours(shown):
     assert shown.row(1) == bytes((0, 0, 255, 0)) * 4
 
 
+def test_a_part_has_only_the_pixels_in_its_box_as_far_as_the_screen_goes(shown):
+    assert shown.part((1, 1, 3, 3)) == bytes(8) + bytes((0, 0, 255, 0)) * 2
+    assert shown.part((2, 2, 100, 100)) == bytes((0, 0, 255, 0)) * 2
+    assert shown.part((-5, -5, 1, 2)) == bytes(8)
+
+
 def test_a_picture_has_the_screens_size_and_colours(shown, tmp_path):
     uneven = shown.save(tmp_path / "screen.png")
     image = QImage(str(tmp_path / "screen.png"))
