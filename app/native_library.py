@@ -1,4 +1,4 @@
-"""Where the compiled libraries of this package lie: beside the package that uses them.
+"""Where the compiled libraries of this package lie, beside the package that uses them; why a library does not load.
 
 Imports `errors` only; may be imported by engine and placement.
 """
@@ -31,3 +31,12 @@ def find(package: str, name: str, words: str) -> Path:
             if path.exists():
                 return path
     raise AppError(ErrorCode.ENGINE_MISSING, f"{words} ({names[0]}) is not installed.")
+
+
+def why_not_loaded(error: Exception) -> str:
+    """What the system says of a library that did not load, without a full stop at its end.
+
+    In a frozen app an error of ctypes only guesses, that the file is missing; the system's own lies below it.
+    """
+    told = error.__cause__ if isinstance(error.__cause__, OSError) else error
+    return str(told).rstrip(". ")

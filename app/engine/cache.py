@@ -115,7 +115,9 @@ class ExpertDevice:
             abi = self._library.expert_device_abi()
         except (OSError, AttributeError) as error:
             raise AppError(
-                ErrorCode.ENGINE_MISSING, "The native expert device cannot be loaded.", str(error)
+                ErrorCode.ENGINE_MISSING,
+                "The native expert device cannot be loaded.",
+                native_library.why_not_loaded(error),
             ) from error
         if abi != ABI:
             raise AppError(ErrorCode.ENGINE_FAILED, f"The native expert device has interface {abi}, expected {ABI}.")

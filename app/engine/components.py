@@ -25,6 +25,7 @@ import msgspec
 from msgspec import Meta
 
 from app.engine.ggml import Ggml
+from app.native_library import why_not_loaded
 from app.platform_name import this_platform
 
 log = logging.getLogger(__name__)
@@ -119,7 +120,7 @@ def _load(ggml: Ggml, place: Path, manifest: Manifest) -> None:
         # By its whole path, so that on Windows what it needs is found beside it.
         library = ctypes.CDLL(str(path))
     except OSError as error:
-        raise _RefusedError(f"{manifest.library} cannot be loaded: {error}.") from error
+        raise _RefusedError(f"{manifest.library} cannot be loaded: {why_not_loaded(error)}.") from error
     reason = ggml.register_backend(library)
     if reason:
         raise _RefusedError(reason)

@@ -11,6 +11,7 @@ import llama_cpp
 from llama_cpp import llama_cpp as _llama  # noqa: F401 - loads the libraries this module looks up
 
 from app.hardware.facts import Gpu, GpuKind
+from app.native_library import why_not_loaded
 
 # Vulkan drivers that compute on the CPU announce themselves as a GPU; their names are all they can be told by.
 _SOFTWARE_DRIVERS = ("llvmpipe", "swiftshader", "lavapipe", "basic render driver")
@@ -54,7 +55,7 @@ def not_loaded(folder: Path, loaded: tuple[str, ...]) -> tuple[str, ...]:
             ctypes.CDLL(str(path))
             reason = "it found nothing that it could use"
         except OSError as error:
-            reason = str(error)
+            reason = why_not_loaded(error)
         sentences.append(f"The engine's part for {name.capitalize()} could not be loaded: {reason}.")
     return tuple(sentences)
 

@@ -112,7 +112,9 @@ class SimulatorLibrary:
             self._library = ctypes.CDLL(str(path or native_library.find("placement", "expert_simulator", words)))
             abi = self._library.expert_simulator_abi()
         except (OSError, AttributeError) as error:
-            raise AppError(ErrorCode.ENGINE_MISSING, f"{words} cannot be loaded.", str(error)) from error
+            raise AppError(
+                ErrorCode.ENGINE_MISSING, f"{words} cannot be loaded.", native_library.why_not_loaded(error)
+            ) from error
         if abi != ABI:
             raise AppError(ErrorCode.ENGINE_MISSING, f"{words} has interface {abi}, expected {ABI}.")
         for name, arguments in _SIGNATURES.items():
