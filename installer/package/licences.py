@@ -21,8 +21,8 @@ Expert Lanes stands on the programs below. The text of each licence lies in the 
 
 Qt and Qt for Python (PySide6, Shiboken) {qt} are used under the GNU Lesser General Public License, version 3. The
 texts of it and of the GNU General Public License, to which it adds, are in the folders PySide6_Essentials and
-shiboken6. Their files are here as their makers publish them, some left out and none changed: see
-https://pypi.org/project/PySide6-Essentials/{qt}/ and https://pypi.org/project/shiboken6/{qt}/.
+shiboken6. Their files are here as their makers publish them, in the wheels PySide6-Essentials and shiboken6 of that
+version, some left out and none changed.
 {sources}
 What Qt itself contains from others is listed at https://doc.qt.io/qt-6/licenses-used-in-qt.html.
 
@@ -32,7 +32,7 @@ and below plugins) and in _internal/shiboken6. Give the new files the names of t
 before with --appimage-extract. You may take the programs apart to find faults in such changes. Nothing in Expert Lanes
 keeps you from any of that.
 
-A version below that is Debian's has its source at https://snapshot.debian.org/.
+The source of a version below that is Debian's is in Debian's snapshot archive, under its name and that version.
 
 The demo model is made on your machine from SmolLM2-135M-Instruct by Hugging Face, under the Apache License 2.0.
 """

@@ -217,7 +217,7 @@ def test_without_a_mirror_of_debians_nothing_is_fetched(apt, tmp_path):
 
 
 def test_what_apt_says_is_the_reason_and_its_folders_are_taken_away(apt, tmp_path):
-    apt('[ "$1" = indextargets ] && { echo http://mirror/debian; exit; }\necho "E: not signed" >&2; exit 100')
+    apt('[ "$1" = indextargets ] && { echo http://mirror.example/one; exit; }\necho "E: not signed" >&2; exit 100')
     (tmp_path / "made").mkdir()
     with pytest.raises(debian_release.NotAvailableError, match="apt-get update: E: not signed"):
         debian_release.unpack("new", ["glslc"], tmp_path / "made", dependencies=True)
@@ -226,13 +226,13 @@ def test_what_apt_says_is_the_reason_and_its_folders_are_taken_away(apt, tmp_pat
 
 def test_apt_compares_with_debians_signature_and_knows_of_no_other_source(apt, tmp_path):
     apt(
-        '[ "$1" = indextargets ] && { echo http://mirror/debian http://mirror/debian-security; exit; }\n'
+        '[ "$1" = indextargets ] && { echo http://mirror.example/one http://mirror.example/one-security; exit; }\n'
         'for word; do case "$word" in -oDir::Etc::sourcelist=*) cat "${word#*=}" >> "$0.sources";; esac; done\n'
         'echo "$@" >> "$0.asked"'
     )
     (tmp_path / "made").mkdir()
     assert debian_release.unpack("new", ["a", "b"], tmp_path / "made", dependencies=False) == []
-    source = "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://mirror/debian new main"
+    source = "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://mirror.example/one new main"
     assert set((tmp_path / "bin" / "apt-get.sources").read_text().splitlines()) == {source}
     updated, downloaded = (tmp_path / "bin" / "apt-get.asked").read_text().splitlines()
     assert updated.endswith(" update")
