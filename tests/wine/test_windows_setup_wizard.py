@@ -115,6 +115,19 @@ def test_the_wizard_asks_before_it_has_a_running_app_close_and_updates_where_it_
     assert {path.name for path in windows.installed.iterdir()} == {"0.1.0", "0.2.0", "uninstall.exe"}
 
 
+def uninstall_with_the_first_box_ticked(windows, pages, name):
+    """Go through the uninstaller; `name` is what the first box of its page about data is for."""
+    with windows.running(windows.installed / "uninstall.exe"):
+        pages.wait_for_window("Expert Lanes Uninstall")
+        pages.wait_for_page("confirm")
+        pages.turn_to("data", "Return")
+        pages.turn_to(f"{name} ticked", "space")
+        pages.press("Return")
+        until(lambda: not windows.installed.exists(), "uninstalled")
+        pages.wait_for_page("removed")
+        pages.leave("Expert Lanes Uninstall")
+
+
 def test_the_uninstaller_shows_how_large_models_and_conversations_are_and_deletes_what_was_ticked(
     windows, setups, pages
 ):
@@ -122,15 +135,7 @@ def test_the_uninstaller_shows_how_large_models_and_conversations_are_and_delete
     for name, size in (("models/m.gguf", 3_500_000), ("conversations.db", 70_000), ("Logs/window.log", 10)):
         (windows.data / name).parent.mkdir(parents=True, exist_ok=True)
         (windows.data / name).write_bytes(bytes(size))
-    with windows.running(windows.installed / "uninstall.exe"):
-        pages.wait_for_window("Expert Lanes Uninstall")
-        pages.wait_for_page("confirm")
-        pages.turn_to("data", "Return")
-        pages.turn_to("models ticked", "space")
-        pages.press("Return")
-        until(lambda: not windows.installed.exists(), "uninstalled")
-        pages.wait_for_page("removed")
-        pages.leave("Expert Lanes Uninstall")
+    uninstall_with_the_first_box_ticked(windows, pages, "models")
     assert files_below(windows.data) == {"conversations.db"}
 
 
@@ -138,16 +143,7 @@ def test_the_uninstaller_asks_only_about_what_there_is(windows, setups, pages):
     assert windows.install(setups["0.1.0"]) == 0
     (windows.data / "models").mkdir(parents=True)
     (windows.data / "conversations.db").write_bytes(bytes(70_000))
-    with windows.running(windows.installed / "uninstall.exe"):
-        pages.wait_for_window("Expert Lanes Uninstall")
-        pages.wait_for_page("confirm")
-        pages.turn_to("data", "Return")
-        # The first box is the conversations': there are no models.
-        pages.turn_to("conversations ticked", "space")
-        pages.press("Return")
-        until(lambda: not windows.installed.exists(), "uninstalled")
-        pages.wait_for_page("removed")
-        pages.leave("Expert Lanes Uninstall")
+    uninstall_with_the_first_box_ticked(windows, pages, "conversations")  # there are no models
     assert not windows.data.exists()
     # Its window is gone a moment before it is.
     until(lambda: windows.install(setups["0.1.0"]) == 0, "installed once more")
