@@ -7,8 +7,6 @@ Usage: disk_decoding.py CASE MODEL OUT. OUT (.npz) gets what the case measured:
   of it, `routed` and `routed_bytes` of the experts that it was routed to, once each, and `tensors` of an expert.
 * `locks`: a few dozen tokens: `locked` of the bytes `asked` for, `locked_pages` as the system counts them (bytes),
   `limit` in words, `left` (locked bytes without a budget); `refused`, `words`: where nothing may be locked.
-* `mappings`: the same with next to no mapping left to the process: `locked`, `pages` (as the system counts), `words`;
-  only `skipped` where a process may have very many.
 * `undecided`: nobody says what main memory may hold: `told`, [moments, numbers], all 0; `logits`, and `again` after
   orders; `cold`; the `budget` after one was set.
 * `failures`: batches that fail while another thread reads: `seen`, the count after each.
@@ -18,7 +16,6 @@ Usage: disk_decoding.py CASE MODEL OUT. OUT (.npz) gets what the case measured:
 """
 
 import ctypes
-import mmap
 import os
 import resource
 import sys
@@ -36,8 +33,6 @@ from app.engine.cache import ExpertDevice, Phase, Residency, library_path
 from app.engine.cache_types import MemoryStruct
 
 SHARE = 0.3
-MANY_MAPPINGS = 200_000
-SPARE_MAPPINGS = 24
 _CAP_IPC_LOCK = 14  # Linux
 _CAPABILITY_VERSION = 0x20080522
 
@@ -210,33 +205,6 @@ def failures(device: ExpertDevice, context: Context, path: Path) -> dict[str, An
     return {"seen": seen}
 
 
-def mappings(device: ExpertDevice, context: Context, _path: Path) -> dict[str, Any]:
-    """Decode where the process may have few mappings more, until the hottest would be locked."""
-    most = int(Path("/proc/sys/vm/max_map_count").read_text())
-    if most > MANY_MAPPINGS:
-        return {"skipped": True}
-    memory = experts_bytes(device, context)
-    device.set_memory_lock(context.id, memory)
-    device.set_resident(context.id, int(0.9 * memory))
-    context.clear()
-    device.set_phase(context.id, Phase.DECODE)
-    ids, libc = token_ids(64, context.model.vocabulary), ctypes.CDLL(None)
-    context.decode(ids[:1])
-    page = mmap.PAGESIZE
-    libc.mmap.restype = ctypes.c_void_p
-    size, kind = ctypes.c_size_t(2 * most * page), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
-    begin = libc.mmap(None, size, 0, kind, -1, ctypes.c_long(0))
-    have = len(Path("/proc/self/maps").read_text().splitlines())
-    for index in range((most - have - SPARE_MAPPINGS) // 2):  # each adds two
-        at = ctypes.c_void_p(begin + (2 * index + 1) * page)
-        assert libc.mprotect(at, ctypes.c_size_t(page), mmap.PROT_READ) == 0
-    for token in ids[1:]:
-        context.decode([token])
-    libc.munmap(ctypes.c_void_p(begin), size)
-    found = device.memory(context.id)
-    return {"skipped": False, "locked": found.locked, "pages": locked_pages(), "words": found.reason.decode()}
-
-
 def locked_pages() -> int:
     """Bytes of this process that are locked."""
     line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmLck"))
@@ -256,7 +224,6 @@ def give_up_capability(number: int) -> None:
 
 CASES = {
     "locks": locks,
-    "mappings": mappings,
     "undecided": undecided,
     "failures": failures,
     "prompt": prompt,

@@ -250,6 +250,39 @@ void neighbours_are_one_mapping(const std::string & path) {
     check(mapped.mappings() == 1 && pages::lock_limits().locked == 0, "as it was");
 }
 
+constexpr uint64_t many_mappings = 2'000'000;  // more than that are not made here
+
+// This process has no other thread: one that first allocates or throws here would end it.
+bool the_last_mapping_is_told(const std::string & path) {
+    const size_t page = pages::page_size();
+    const uint64_t most = pages::lock_limits().most_mappings;
+    if (most > many_mappings) {
+        return false;
+    }
+    const Mapped mapped(path, 80 * page);
+    HotLocks locks;
+    pages::LockAnswer answer;
+    const size_t size = 2 * most * page;
+    void * at = mmap(nullptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    check(at != MAP_FAILED, "addresses");
+    std::free(std::malloc(100 << 10));  // the heap cannot grow below
+    const uint64_t few = most - pages::lock_limits().mappings - 12;
+    for (uint64_t i = 0; i < few / 2; ++i) {  // each adds two
+        check(mprotect(static_cast<char *>(at) + (2 * i + 1) * page, page, PROT_READ) == 0, "a mapping more");
+    }
+    Result result = Result::locked;
+    int32_t expert = 0;
+    for (; result == Result::locked && expert < 40; expert += 2) {
+        result = locks.lock({0, expert}, {{mapped.begin, 2 * page, expert}}, answer);
+    }
+    check(munmap(at, size) == 0, "addresses given back");
+    check(result == Result::refused && says(answer, "vm.max_map_count"), "that is the reason");
+    check(says(answer, std::to_string(most).c_str()), "with the system's number");
+    check(locks.bytes() > 0 && pages::lock_limits().locked == locks.bytes(), "what was locked is");
+    check(locks.lock({0, expert}, {{mapped.begin, 2 * page, expert}}, answer) == Result::locked, "with room again");
+    return true;
+}
+
 constexpr unsigned capability = 14;  // to lock more than the limit
 
 void give_up_the_right_to_lock_more() {
@@ -281,8 +314,13 @@ void a_limit_is_told_and_nothing_of_a_refused_range_stays_locked(const std::stri
 
 }  // namespace
 
-// With a path for a file the system is asked; under the sanitizers its locking calls do nothing.
+// With a path for a file the system is asked; under the sanitizers its locking calls do nothing. With a word more, all
+// mappings are used up.
 int main(int count, char ** arguments) {
+    if (count > 2) {
+        std::puts(the_last_mapping_is_told(arguments[1]) ? "ok" : "too many");
+        return 0;
+    }
     const size_t page = pages::page_size();
     pages_are_those_of_the_locked_experts_whatever_the_order({2 * page, 5 * page + 36, 2 * page + 1, 7 * page}, true);
     pages_are_those_of_the_locked_experts_whatever_the_order({100, page, 2 * page - 1, page + 7}, false);
