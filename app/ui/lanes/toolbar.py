@@ -16,10 +16,11 @@ from PySide6.QtWidgets import (
 )
 
 from app.ui.lanes.flow_layout import FlowLayout
+from app.ui.lanes.lane_box import MOST_PIXELS
 from app.ui.lanes.lane_layout import LARGEST, SMALLEST
 from app.ui.theme import set_role
 
-SEARCH_WIDTH, COMPACT_SEARCH_WIDTH = 160, 120
+COMPACT_SEARCH_WIDTH = 120
 ZOOM_WIDTH = 80
 ZOOM_STEPS = 40
 USUAL_PERCENT = 10
@@ -46,13 +47,11 @@ class LanesToolbar(QWidget):
         """`history_keys` is False where the window has the keys of the history: twice they would mean nothing."""
         super().__init__(parent)
         self.search = QLineEdit(self)
-        self.search.setPlaceholderText(self.tr("layer 12 expert 7"))
         self.search.setAccessibleName(self.tr("Search a layer or an expert"))
         self.search.setToolTip(
             self.tr("Jump to an expert or a layer and select it (Ctrl+F): “layer 12 expert 7”, “12/7”.")
         )
         self.search.setClearButtonEnabled(True)
-        self.search.setFixedWidth(SEARCH_WIDTH)
         self.search.returnPressed.connect(lambda: self.search_wanted.emit(self.search.text()))
         self.pin_actions = self._make_pins()
         self.undo_action, self.redo_action = self._make_history(stack, keys=history_keys)
@@ -65,6 +64,7 @@ class LanesToolbar(QWidget):
         flow.addWidget(self._make_zoom())
         flow.addWidget(self._make_hottest())
         flow.addWidget(self._group(*orders))
+        self.set_compact(False)
         find = QAction(self.tr("Search"), self)
         find.setShortcut(QKeySequence.StandardKey.Find)
         find.triggered.connect(self.open_search)
@@ -90,7 +90,8 @@ class LanesToolbar(QWidget):
         for pin, (long, short) in self._names.items():
             self.pin_actions[pin].setIconText(short if compact else long)
         self._zoom_words.setVisible(not compact)
-        self.search.setFixedWidth(COMPACT_SEARCH_WIDTH if compact else SEARCH_WIDTH)
+        self.search.setPlaceholderText(self.tr("12/7") if compact else self.tr("layer 12 expert 7"))
+        self.search.setMaximumWidth(COMPACT_SEARCH_WIDTH if compact else MOST_PIXELS)
 
     def set_zoom(self, pitch: float) -> None:
         """Show the zoom that is on; 0 for the overview."""
