@@ -33,4 +33,4 @@ types:
 	@$(BIN)/mypy
 
 clean:
-	rm -rf .venv build dist .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv build dist app/updates/baked.py .mypy_cache .ruff_cache .hypothesis

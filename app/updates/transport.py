@@ -78,7 +78,7 @@ def read_whole(
 
     Raises:
         AppError: as `Transport.open`; feed_unreadable, it is larger than `most` bytes; no_network, it took longer than
-            so many `seconds`.
+            so many `seconds`, or ended before its end.
     """
     end = clock() + seconds
     with transport.open(url) as reply:
@@ -89,6 +89,8 @@ def read_whole(
                 raise AppError(ErrorCode.FEED_UNREADABLE, f"{url} holds more than {most} bytes.")
             if clock() > end:
                 raise AppError(ErrorCode.NO_NETWORK, f"{url} did not come within {seconds:.0f} s.")
+        if reply.total_bytes not in (None, len(data)):
+            raise AppError(ErrorCode.NO_NETWORK, f"Of {url} only {len(data)} of {reply.total_bytes} bytes came.")
         return bytes(data)
 
 

@@ -142,6 +142,13 @@ def test_an_answer_shorter_than_its_size_ends_where_it_ends(transport, served):
         assert len(b"".join(iter(lambda: reply.read(1 << 16), b""))) == 1000
 
 
+def test_a_small_file_that_was_cut_off_is_the_connections_fault_and_not_called_changed(transport, served):
+    url, _ = served
+    error = failure(transport, f"{url}/short")
+    assert error.code is ErrorCode.NO_NETWORK
+    assert f"1000 of {len(BODY)}" in error.message
+
+
 def test_a_certificate_that_nobody_vouches_for_is_not_trusted(served):
     url, server = served
     error = failure(HttpsTransport(), f"{url}/file")
