@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import platform
+import shlex
 import subprocess
 import sys
 import tarfile
@@ -114,6 +115,11 @@ def _vulkan_options(cache: Path, compiler: shader_compiler.ShaderCompiler | None
     return [*options, f"-DVulkan_INCLUDE_DIR={usr / 'include'}", f"-DSPIRV-Headers_DIR={configs[0].parent}"]
 
 
+def header_documents() -> tuple[Path, ...]:
+    """Folders in one of which the packages of these headers tell of their licences."""
+    return cache_folder() / "engine" / "vulkan-headers" / "usr" / "share" / "doc", Path("/usr/share/doc")
+
+
 def _new_headers_here() -> bool:
     system = debian.vulkan_header_version(Path("/usr/include")) or (0, 0, 0)
     spirv = list(Path("/usr").glob("*/cmake/SPIRV-Headers")) + list(Path("/usr").glob("*/*/cmake/SPIRV-Headers"))
@@ -189,7 +195,7 @@ def _build(python: Path, source: Path, options: list[str], target: Path, shaders
     )
     with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
         log = target.parent / f"{target.name}.log"
-        environment = dict(os.environ, CMAKE_ARGS=" ".join(options))
+        environment = dict(os.environ, CMAKE_ARGS=shlex.join(options))  # paths may hold blanks
         environment.setdefault("CMAKE_BUILD_PARALLEL_LEVEL", str(os.cpu_count() or 1))
         with log.open("w") as output:
             done = subprocess.run(

@@ -109,10 +109,11 @@ def _stamp() -> dict[str, str]:
         return {}
 
 
-def engine_source() -> Path:
-    """llama.cpp's source, of which the engine was built."""
+def engine_source() -> tuple[Path, tuple[Path, ...]]:
+    """llama.cpp's source, of which the engine was built, and where the licences are of headers from elsewhere."""
     sys.path.insert(0, str(ROOT / "installer" / "checkout"))
     import engine_wheel  # noqa: PLC0415 - found by the line above
 
     cache = engine_wheel.cache_folder() / "engine"
-    return Path(engine_wheel.unpacked_source(cache, Path(sys.executable)) / "vendor" / "llama.cpp")
+    source = engine_wheel.unpacked_source(cache, Path(sys.executable)) / "vendor" / "llama.cpp"
+    return source, engine_wheel.header_documents()

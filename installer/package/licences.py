@@ -6,6 +6,7 @@ A part without a licence's text ends the build, and so does a file of which nobo
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import platform
 import re
 import subprocess
@@ -14,8 +15,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from pinned import normal
+
 _TEXT = re.compile(r"licen[cs]e|copying|notice", re.IGNORECASE)
 _QT = ("pyside6-essentials", "shiboken6")
+COMMON = Path("/usr/share/common-licenses")
+"""Debian's folder of licences that many packages refer to."""
+DOCUMENTS = Path("/usr/share/doc")
+"""Its folder of what packages tell of themselves, their licences among it."""
+_HEADERS = ("libvulkan-dev", "spirv-headers")
+QT_PARTS = "Qt third-party parts"
+"""What the part is called that qt_documents.py tells of."""
 _INTRODUCTION = """\
 Expert Lanes stands on the programs below. The text of each licence lies in the folder of that name.
 
@@ -24,7 +34,8 @@ texts of it and of the GNU General Public License, to which it adds, are in the 
 shiboken6. Their files are here as their makers publish them, in the wheels PySide6-Essentials and shiboken6 of that
 version, some left out and none changed.
 {sources}
-What Qt itself contains from others is listed at https://doc.qt.io/qt-6/licenses-used-in-qt.html.
+What Qt itself contains from others is listed at https://doc.qt.io/qt-6/licenses-used-in-qt.html; their licences are in
+the folder "{qt_parts}", as Debian's packages of Qt tell them.
 
 You may put other builds of them in place, also of source that you changed: they are libraries of their own, which the
 programs load when they start, in _internal/PySide6 (Qt's are below Qt/lib and Qt/plugins, or on Windows in that folder
@@ -66,16 +77,18 @@ class Places:
         stdlib: Python's own library.
         ours: The checkout.
         llama_cpp: llama.cpp's source, of which the engine was built.
-        common: Debian's folder of licences that many packages refer to.
-        documents: Its folder of what packages tell of themselves, ICU's licence among it.
+        common: See COMMON.
+        documents: See DOCUMENTS; ICU's licence is among it.
+        headers: Such folders, in one of which the packages are that hold the headers of Vulkan and SPIR-V.
     """
 
     packages: Path
     stdlib: Path
     ours: Path
     llama_cpp: Path
-    common: Path = Path("/usr/share/common-licenses")
-    documents: Path = Path("/usr/share/doc")
+    common: Path = COMMON
+    documents: Path = DOCUMENTS
+    headers: tuple[Path, ...] = (DOCUMENTS,)
 
 
 def parts(origins: Iterable[tuple[str, str]], places: Places) -> list[Part]:
@@ -89,7 +102,7 @@ def parts(origins: Iterable[tuple[str, str]], places: Places) -> list[Part]:
         SystemExit: nobody knows whose a file is.
     """
     distributions = {
-        _normal(found.metadata["Name"]): found
+        normal(found.metadata["Name"]): found
         for found in importlib.metadata.distributions(path=[str(places.packages)])
         if found.metadata.get("Name")
     }
@@ -127,7 +140,8 @@ def parts(origins: Iterable[tuple[str, str]], places: Places) -> list[Part]:
         found.append(Part("ICU", "", "ICU licence, as the system's package tells it", _texts(*texts), tuple(of_icu)))
     if "llama-cpp-python" in of_distributions:
         found.append(llama_cpp(of_distributions["llama-cpp-python"], places))
-    return sorted((part for part in found if _normal(part.name) != "expert-lanes"), key=lambda part: part.name.lower())
+        found += compiled_in(of_distributions["llama-cpp-python"], places)
+    return sorted((part for part in found if normal(part.name) != "expert-lanes"), key=lambda part: part.name.lower())
 
 
 def check(found: Iterable[Part]) -> None:
@@ -158,10 +172,10 @@ The source of these very versions is published by the same makers:
 
 def lay(found: Iterable[Part], folder: Path) -> None:
     """Write the texts below `folder`, and one file that says what is under which."""
-    found = list(found)
+    found = sorted(found, key=lambda part: part.name.lower())
     check(found)
-    qt = next((part.version for part in found if _normal(part.name) in _QT), "")
-    lines = [_INTRODUCTION.format(qt=qt, sources=qt_sources(qt))]
+    qt = next((part.version for part in found if normal(part.name) in _QT), "")
+    lines = [_INTRODUCTION.format(qt=qt, sources=qt_sources(qt), qt_parts=QT_PARTS)]
     for part in found:
         lines.append(f"{part.name} {part.version}".rstrip() + f": {part.licence}")
         for name, text in part.texts.items():
@@ -184,18 +198,16 @@ def heading(source: Path) -> str:
 def package_of(path: Path) -> str | None:
     """The installed Debian package that a file belongs to; None where there is none."""
     names = [str(path), str(path).removeprefix("/usr")]
-    done = subprocess.run(["dpkg-query", "-S", *names], capture_output=True, text=True, check=False)
-    first = done.stdout.partition("\n")[0]
-    return first.partition(": ")[0].partition(",")[0].partition(":")[0] or None
+    told = dict(os.environ, LC_ALL="C")
+    done = subprocess.run(["dpkg-query", "-S", *names], capture_output=True, text=True, check=False, env=told)
+    # A file that one package has put another's aside for comes with lines about that, before the owner's.
+    owners = [line for line in done.stdout.splitlines() if not line.startswith("diversion by ")]
+    return owners[0].partition(": ")[0].partition(",")[0].partition(":")[0] if owners else None
 
 
 def _is_python(path: Path, places: Places) -> bool:
     inside = path.is_relative_to(places.stdlib) and not path.is_relative_to(places.packages)
     return inside or re.match(r"(lib)?python3", path.name) is not None
-
-
-def _normal(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def _texts(*files: Path) -> dict[str, str]:
@@ -204,7 +216,7 @@ def _texts(*files: Path) -> dict[str, str]:
 
 def _of_distribution(found: importlib.metadata.Distribution, files: Iterable[str], places: Places) -> Part:
     told = found.metadata
-    name = _normal(told["Name"])
+    name = normal(told["Name"])
     texts = {}
     for file in found.files or ():
         if ".dist-info" in file.parts[0] and _TEXT.search(file.name):
@@ -223,13 +235,24 @@ def _of_distribution(found: importlib.metadata.Distribution, files: Iterable[str
 
 
 def of_package(name: str, files: Iterable[str], places: Places) -> Part:
-    """A library of this system; its copyright file may refer to licences that another system does not have."""
-    texts = _texts(places.documents / name / "copyright")
-    named = {found.rstrip(".") for text in texts.values() for found in re.findall(r"common-licenses/([\w.+-]+)", text)}
-    texts |= _texts(*(places.common / licence for licence in sorted(named)))
+    """A library of this system."""
+    texts = package_texts(name, places.documents, places.common)
     command = ["dpkg-query", "-W", "-f", "${Version}", name]
     version = subprocess.run(command, capture_output=True, text=True, check=False).stdout.partition("\n")[0]
     return Part(name, version, "see its copyright file", texts, tuple(files))
+
+
+def package_texts(name: str, documents: Path = DOCUMENTS, common: Path = COMMON) -> dict[str, str]:
+    """A Debian package's copyright file, and the licences it refers to, which another system does not have; by name.
+
+    Args:
+        name: Of the package; nothing is told of one that is not installed.
+        documents: See DOCUMENTS.
+        common: See COMMON.
+    """
+    texts = _texts(documents / name / "copyright")
+    named = {found.rstrip(".") for text in texts.values() for found in re.findall(r"common-licenses/([\w.+-]+)", text)}
+    return texts | _texts(*(common / licence for licence in sorted(named)))
 
 
 def llama_cpp(files: Iterable[str], places: Places) -> Part:
@@ -238,3 +261,20 @@ def llama_cpp(files: Iterable[str], places: Places) -> Part:
     texts["tinyBLAS.txt"] = heading(places.llama_cpp / "ggml" / "src" / "ggml-cpu" / "llamafile" / "sgemm.cpp")
     inside = tuple(name for name in files if name.startswith("llama_cpp/lib/"))
     return Part("llama.cpp", "", "MIT", texts, inside)
+
+
+def compiled_in(files: Iterable[str], places: Places) -> list[Part]:
+    """The headers whose code is in the engine's Vulkan backend; nothing where that is not among `files`.
+
+    Raises:
+        SystemExit: their licences are not there.
+    """
+    if not any("ggml-vulkan" in name for name in files):
+        return []
+    texts = {}
+    for package in _HEADERS:
+        told = next(filter(None, (package_texts(package, folder, places.common) for folder in places.headers)), None)
+        if told is None:
+            raise SystemExit(f"package: no text of a licence for Debian's {package}")
+        texts |= {f"{package}/{name}": text for name, text in told.items()}
+    return [Part("Vulkan and SPIR-V headers", "", "MIT, some of them or the Apache License 2.0", texts)]

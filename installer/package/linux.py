@@ -24,6 +24,7 @@ import debian_package
 import environment
 import frozen_contents
 import licences
+import qt_documents
 import self_test
 import shaders
 import tidy
@@ -72,13 +73,15 @@ def freeze(python: Path, date: int) -> Path:
 def gather_licences(python: Path) -> list[licences.Part]:
     """What of others was frozen last."""
     origins = json.loads((WORK / "build" / frozen_contents.ORIGINS).read_text("utf-8"))
+    llama_cpp, headers = environment.engine_source()
     places = licences.Places(
         packages=environment.site_packages(python).resolve(),
         stdlib=Path(sysconfig.get_path("stdlib")).resolve(),
         ours=ROOT,
-        llama_cpp=environment.engine_source(),
+        llama_cpp=llama_cpp,
+        headers=headers,
     )
-    return licences.parts([(name, source) for name, source in origins], places)
+    return [*licences.parts([(name, source) for name, source in origins], places), qt_documents.part()]
 
 
 def asked_of_the_system(

@@ -4,11 +4,13 @@
 
 on Linux on x86-64, with the Python that the packages are made with. `make test`, `make package` and
 `make package-windows` say whether the packages can be made of them. What is not Python's is renewed by hand: CPython
-for Windows (windows/pins/python*.txt), what Wine lacks (windows/pins/shims.txt), the engine (checkout/engine_wheel.py).
+for Windows (windows/pins/python*.txt), what Wine lacks (windows/pins/shims.txt), the engine (checkout/engine_wheel.py),
+what the release's component brings of CUDA (release/cuda-pins.txt).
 """
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import importlib.metadata
 import subprocess
@@ -34,6 +36,7 @@ _NOT_FROZEN = {"requests", "urllib3", "certifi", "charset-normalizer", "idna"}
 # pip asks this system, not Windows, which parts of a requirement apply; so what only Windows needs is told here.
 _WINDOWS_TOOLS = ("pefile", "pywin32-ctypes")
 _RELEASE = ROOT / "installer" / "release" / "pins.txt"
+_CUDA_TOOLS = ROOT / "installer" / "release" / "cuda-tools.txt"
 _HARDWARE_TESTS = windows_pins.FOLDER / "hardware-tests.txt"
 
 
@@ -85,6 +88,7 @@ def for_windows(pins: Pins, more: Iterable[str] = ()) -> Pins:
 
 def main() -> None:
     """Write all lists anew."""
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     environment.check_python()
     demo = fetched([SOURCE_DISTRIBUTION], "--no-deps")
     packages = {**without(fetched(app_requirements()), _NOT_FROZEN), **demo}
@@ -97,6 +101,7 @@ def main() -> None:
         windows_pins.FOLDER / "packages.txt": on_windows,
         windows_pins.FOLDER / "tools.txt": for_windows(freezing, _WINDOWS_TOOLS),
         _RELEASE: {name: packages[name] for name in pinned.read(_RELEASE)},
+        _CUDA_TOOLS: for_windows({name: building[name] for name in pinned.read(_CUDA_TOOLS)}),
         _HARDWARE_TESTS: {name: on_windows[name] for name in pinned.read(_HARDWARE_TESTS)},
     }
     for path, pins in lists.items():

@@ -3,8 +3,9 @@
     python installer/release/appimage.py --runtime FILE --runtime-source FILE [--frozen FOLDER] [--untried]
 
 The runtime is the static one of the type-2 AppImage project, built by the release workflow from its source, whose
-runtime.c begins with its licence. `make package` freezes the app before; `mksquashfs` (package squashfs-tools) packs
-it.
+runtime.c begins with its licence; those of what is linked into it are told by Debian's packages of the same programs
+(RUNTIME_PARTS), which have to be installed. `make package` freezes the app before; `mksquashfs` (package
+squashfs-tools) packs it.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "installer" / "package"))
 
 import desktop_files  # noqa: E402 - found by the line above, as are the next ones
+import licences  # noqa: E402
 import project  # noqa: E402
 import self_test  # noqa: E402
 
@@ -32,14 +34,27 @@ RUNTIME_COMMIT = "0da87be97b49543ec9008681424955c9e0b331b2"
 """Of https://github.com/AppImage/type2-runtime: what the release workflow builds."""
 _RUNTIME_NOTICE = """\
 What an AppImage begins with is the runtime of the AppImage project; its licence stands below. Linked into it are
-libfuse (GNU Lesser General Public License 2.1, beside this file), squashfuse and zstd (BSD), zlib (zlib), mimalloc and
-musl (MIT).
-Its source, with the scripts that fetch and build all of that, is at
+{parts}.
+The licences of each are in the folder of its name, as Debian's package of the same program tells them.
+libfuse is under the GNU Lesser General Public License, version 2.1. Its source, with the change that the runtime makes
+to it, the runtime's own source and the scripts that build both are in {source},
+which is published beside the AppImage. The runtime's source is also at
 https://github.com/AppImage/type2-runtime/tree/{commit}
-Another runtime may take its place: --appimage-extract unpacks the app, and `mksquashfs` packs it for any runtime.
+Another runtime, with another libfuse, may take its place: --appimage-extract unpacks the app, and `mksquashfs` packs it
+for any runtime.
 
 """
-_LGPL = Path("/usr/share/common-licenses/LGPL-2.1")
+RUNTIME_SOURCE = "appimage-runtime-source.tar.xz"
+"""What the release workflow publishes beside the AppImage, as libfuse's licence asks of who links it statically."""
+RUNTIME_PARTS = {
+    "libfuse": "libfuse3-3",
+    "mimalloc": "libmimalloc2.0",
+    "musl": "musl",
+    "squashfuse": "libsquashfuse0",
+    "zlib": "zlib1g",
+    "zstd": "libzstd1",
+}
+"""What is linked into the runtime, each with the package of Debian 12 that tells of its licences."""
 _MAGIC, _MAGIC_PLACE = b"AI\x02", 8
 
 
@@ -63,17 +78,24 @@ def lay_folder(frozen: Path, folder: Path, date: int) -> None:
     project.settle(folder, date)
 
 
-def tell_of_runtime(folder: Path, runtime_source: Path, date: int, lgpl: Path = _LGPL) -> None:
-    """Add the licences of the runtime to what the AppImage holds.
+def tell_of_runtime(
+    folder: Path,
+    runtime_source: Path,
+    date: int,
+    documents: Path = licences.DOCUMENTS,
+    common: Path = licences.COMMON,
+) -> None:
+    """Add the licences of the runtime, and of what is linked into it, to what the AppImage holds.
 
     Args:
         folder: What `lay_folder` laid out.
         runtime_source: The runtime's main source file.
         date: The time of all files, in seconds since 1970.
-        lgpl: The text of libfuse's licence.
+        documents: See licences.DOCUMENTS.
+        common: See licences.COMMON.
 
     Raises:
-        SystemExit: the source does not begin with a licence.
+        SystemExit: the source does not begin with a licence, or nothing tells that of a part of the runtime.
     """
     heading = runtime_source.read_text("utf-8").partition("*/")[0]
     lines = [re.sub(r"^[/\s*]+", "", line) for line in heading.splitlines()]
@@ -81,9 +103,15 @@ def tell_of_runtime(folder: Path, runtime_source: Path, date: int, lgpl: Path = 
         raise SystemExit(f"release: {runtime_source} does not begin with the licence that is known")
     place = folder / "usr" / "lib" / project.NAME / "licenses" / "AppImage runtime"
     place.mkdir(parents=True)
-    told = _RUNTIME_NOTICE.format(commit=RUNTIME_COMMIT) + "\n".join(lines).strip() + "\n"
-    (place / "NOTICE.txt").write_text(told, "utf-8")
-    shutil.copyfile(lgpl, place / lgpl.name)
+    notice = _RUNTIME_NOTICE.format(parts=", ".join(RUNTIME_PARTS), source=RUNTIME_SOURCE, commit=RUNTIME_COMMIT)
+    (place / "NOTICE.txt").write_text(notice + "\n".join(lines).strip() + "\n", "utf-8")
+    for part, package in RUNTIME_PARTS.items():
+        texts = licences.package_texts(package, documents, common)
+        if not any(text.strip() for text in texts.values()):
+            raise SystemExit(f"release: no text of a licence for {part}; Debian's package {package} has it")
+        (place / part).mkdir()
+        for name, text in texts.items():
+            (place / part / name).write_text(text, "utf-8")
     project.settle(folder, date)
 
 

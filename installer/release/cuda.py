@@ -2,17 +2,19 @@
 
     python installer/release/cuda.py
 
-in a shell that has both, and cmake and ninja. Only the backend is taken: it loads into the engine that the app brings,
-whose source is the same archive with the same checksum. What it needs of CUDA is taken from NVIDIA's own packages of
-the same release, which are pinned (cuda-pins.txt) and hold the licence.
+in a shell that has both, and cmake and ninja (cuda-tools.txt). Only the backend is taken: it loads into the engine that
+the app brings, whose source is the same archive with the same checksum. What it needs of CUDA is taken from NVIDIA's
+own packages of the same release, which are pinned (cuda-pins.txt) and hold the licence.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -76,12 +78,14 @@ def brought_along(folder: Path) -> tuple[list[Path], Path]:
     return [file for files in found.values() for file in files], licence
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Build and pack it.
 
     Raises:
         SystemExit: the toolkit is missing, or a step failed.
     """
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.parse_args(arguments)
     if not os.environ.get("CUDA_PATH"):
         raise SystemExit("release: CUDA_PATH names no toolkit")
     shutil.rmtree(FETCHED, ignore_errors=True)
@@ -96,8 +100,8 @@ def main() -> None:
     library = next(BUILD.rglob("ggml-cuda.dll"), None)
     if library is None:
         raise SystemExit(f"release: no ggml-cuda.dll was built in {BUILD}")
-    arguments = ["--name", "cuda", "--library", str(library), "--source", str(llama_cpp), "--terms", str(TERMS)]
-    component.main([*arguments, "--with", *map(str, needed), "--licence", str(licence), str(llama_cpp / "LICENSE")])
+    told = ["--name", "cuda", "--library", str(library), "--source", str(llama_cpp), "--terms", str(TERMS)]
+    component.main([*told, "--with", *map(str, needed), "--licence", str(licence), str(llama_cpp / "LICENSE")])
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
-"""Prints where the source of Qt is, for the page of a release: `python installer/release/sources.py`.
+"""Prints where sources of others' work are, for the page of a release: `python installer/release/sources.py`.
 
-Its licence lets others than Qt's makers pass it on if they say this beside the packages (GNU GPL 3, section 6 d). The
-packages themselves say it in licenses/NOTICES.txt.
+Qt's licence lets others than its makers pass it on if they say this beside the packages (GNU GPL 3, section 6 d);
+libfuse's asks for the source itself to be there (GNU LGPL 2.1, section 6 d). The packages say it too, in their folder
+`licenses`.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "installer" / "package"))
+sys.path[:0] = [str(ROOT / "installer" / part) for part in ("package", "release")]
 
-import licences  # noqa: E402 - found by the line above, as is the next one
+import appimage  # noqa: E402 - found by the line above, as are the next ones
+import licences  # noqa: E402
 import pinned  # noqa: E402
 
 
@@ -22,6 +24,8 @@ def directions() -> str:
     return (
         f"The packages contain Qt and Qt for Python {version} under the GNU Lesser General Public License, version 3."
         f"\n{licences.qt_sources(version)}\n"
+        f"\nThe AppImage begins with the AppImage project's runtime, into which libfuse is linked under the GNU Lesser "
+        f"General Public License, version 2.1: the source of both is in {appimage.RUNTIME_SOURCE}.\n"
     )
 
 

@@ -10,8 +10,9 @@ import frozen_contents
 import licences
 import mingw
 import python
+import qt_documents
 from engine import Engine
-from engine_wheel import LLAMA_CPP_PYTHON
+from engine_wheel import LLAMA_CPP_PYTHON, header_documents
 from freeze import STAGE, WORK
 from project import ROOT
 
@@ -52,9 +53,11 @@ def lay(frozen: Path, home: Path, engine: Engine) -> None:
         stdlib=home,
         ours=ROOT,
         llama_cpp=engine.source / "vendor" / "llama.cpp",
+        headers=header_documents(),
     )
     parts = [_of_windows(part) for part in licences.parts([entry for entry in found if entry not in binding], places)]
     parts.append(licences.llama_cpp((name for name, _ in binding), places))
+    parts += licences.compiled_in((name for name, _ in binding), places)
     texts = {"LICENSE.md": (engine.source / "LICENSE.md").read_text("utf-8")}
     files = tuple(name for name, _ in binding)
     parts.append(licences.Part("llama-cpp-python", LLAMA_CPP_PYTHON, "MIT", texts, files))
@@ -62,4 +65,5 @@ def lay(frozen: Path, home: Path, engine: Engine) -> None:
     c_library = {"LICENSE.txt": (home / "LICENSE.txt").read_text("utf-8")}
     words = "Microsoft's terms for distributable code, as Python's licence tells them"
     parts.append(licences.Part("Microsoft Visual C++ runtime", "", words, c_library))
-    licences.lay(sorted(parts, key=lambda part: part.name.lower()), frozen / "licenses")
+    parts.append(qt_documents.part())
+    licences.lay(parts, frozen / "licenses")

@@ -1,8 +1,11 @@
 """The engine's source: fetched once, and nothing in its archive is run unless the checksum is right."""
 
 import hashlib
+import shlex
 import sys
 import tarfile
+from pathlib import Path
+from types import SimpleNamespace
 
 import engine_wheel
 import pytest
@@ -75,3 +78,19 @@ def test_a_source_that_lies_there_already_is_taken_without_pip(cache, tmp_path):
     (cache / NAME).mkdir()
     (cache / NAME / "pyproject.toml").touch()
     assert engine_wheel.unpacked_source(cache, tmp_path / "no-python-at-all") == cache / NAME
+
+
+def test_folders_with_blanks_are_told_whole_to_what_builds_the_engine(tmp_path, monkeypatch):
+    options = ["-DGGML_VULKAN=ON", f"-DVulkan_INCLUDE_DIR={tmp_path / 'Ein Ordner'}/it's"]
+    told = {}
+
+    def played(command, env, **_keywords):
+        told.update(env)
+        scratch = command[command.index("-w") + 1]
+        Path(scratch, "engine.whl").touch()
+        return SimpleNamespace(returncode=0)
+
+    monkeypatch.setattr(engine_wheel.subprocess, "run", played)
+    engine_wheel._build(sys.executable, tmp_path, options, tmp_path / "made", "")
+    assert shlex.split(told["CMAKE_ARGS"]) == options
+    assert (tmp_path / "made" / "engine.whl").is_file()

@@ -1,5 +1,8 @@
 """Licences: whose each frozen file is, and that nothing goes out without the text of its licence."""
 
+import dataclasses
+from pathlib import Path
+
 import licences
 import pytest
 from licences import Part, Places
@@ -76,6 +79,20 @@ def test_the_engine_brings_the_licences_of_llama_cpp_too(places):
     assert found["llama.cpp"].texts == {"LICENSE": "llama.cpp's", "tinyBLAS.txt": "Somebody's\nown.\n"}
 
 
+def test_headers_that_are_compiled_into_the_vulkan_backend_are_told_of_where_that_is_frozen(places, tmp_path):
+    lay(tmp_path / "unpacked", ("libvulkan-dev/copyright", "Khronos', see /usr/share/common-licenses/Apache-2.0."))
+    lay(places.documents, ("spirv-headers/copyright", "the Khronos Group's"))
+    lay(places.common, ("Apache-2.0", "the Apache License"))
+    both = dataclasses.replace(places, headers=(tmp_path / "unpacked", places.documents))
+    (found,) = licences.compiled_in(["llama_cpp/lib/libggml-vulkan.so"], both)
+    assert set(found.texts) == {
+        "libvulkan-dev/copyright", "libvulkan-dev/Apache-2.0", "spirv-headers/copyright",
+    }  # fmt: skip
+    assert licences.compiled_in(["llama_cpp/lib/libggml.so"], both) == []
+    with pytest.raises(SystemExit, match="no text of a licence for Debian's spirv-headers"):
+        licences.compiled_in(["ggml-vulkan.dll"], dataclasses.replace(places, headers=(tmp_path / "unpacked",)))
+
+
 def test_our_own_files_are_no_part_of_others(places, tmp_path):
     lay(tmp_path, ("app/cli.py", ""))
     assert set(parts(places, ("app.cli", tmp_path / "app/cli.py"))) == {"Python", "pyinstaller"}
@@ -85,6 +102,18 @@ def test_a_file_of_which_nobody_knows_whose_it_is_ends_the_build(places):
     lay(places.packages, ("stray.so", ""))
     with pytest.raises(SystemExit, match=r"stray\.so"):
         parts(places, ("stray.so", places.packages / "stray.so"))
+
+
+def test_a_file_that_another_packages_was_put_aside_for_is_its_own_packages(tmp_path, monkeypatch):
+    program = tmp_path / "dpkg-query"
+    program.write_text(
+        '#!/bin/sh\necho "diversion by other from: $2"; echo "diversion by other to: $2.aside"; echo "own:amd64: $2"\n'
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    assert licences.package_of(Path("/usr/lib/liba.so")) == "own"
+    program.write_text("#!/bin/sh\nexit 1\n")
+    assert licences.package_of(Path("/usr/lib/liba.so")) is None
 
 
 def test_a_part_without_a_licences_text_ends_the_build_by_its_name(places, tmp_path):

@@ -3,12 +3,14 @@
 import zipfile
 from pathlib import Path
 
+import engine_wheel
 import environment
 import pinned
 import pins
 import project
 import pytest
 import renew_pins
+import setup
 from packaging.requirements import Requirement
 
 from app.library.demo_source import SOURCE_DISTRIBUTION
@@ -23,6 +25,7 @@ LISTS = {
     "Windows' tools": WINDOWS["tools"],
     "the tests under Wine": pins.read("hardware-tests.txt"),
     "the feed's": pinned.read(ROOT / "installer" / "release" / "pins.txt"),
+    "the CUDA component's": pinned.read(ROOT / "installer" / "release" / "cuda-tools.txt"),
 }
 OF_ONE_SYSTEM = {"cmake", "ninja", "pathspec", "scikit-build-core"} | {"pefile", "pywin32-ctypes"}
 
@@ -62,8 +65,13 @@ def test_what_is_pinned_for_one_system_is_pinned_for_the_other():
 
 
 def test_the_demos_source_is_the_release_that_the_app_knows():
+    assert setup.DENSE_MODEL == SOURCE_DISTRIBUTION, "the checkout's"
     name, _, version = SOURCE_DISTRIBUTION.partition("==")
     assert LINUX["packages"][name][0] == WINDOWS["packages"][name][0] == version
+
+
+def test_the_engine_is_the_release_that_pyproject_asks_for():
+    assert f"llama-cpp-python=={engine_wheel.LLAMA_CPP_PYTHON}" in project.project()["dependencies"]
 
 
 def test_lists_are_written_in_one_order_under_their_comment_and_read_back(tmp_path):

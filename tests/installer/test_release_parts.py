@@ -132,7 +132,7 @@ def test_without_a_part_of_that_nothing_is_built(cuda_wheels, monkeypatch, patte
     monkeypatch.setattr(cuda.shutil, "rmtree", lambda *_arguments, **_keywords: None)
     monkeypatch.setattr(cuda, "source", lambda: pytest.fail("it went on"))
     with pytest.raises(SystemExit, match="not there once"):
-        cuda.main()
+        cuda.main([])
 
 
 @pytest.mark.usefixtures("imports")
@@ -215,21 +215,47 @@ int main(void) { return 0; }
 """
 
 
-def test_an_appimage_says_whose_its_runtime_is_and_where_its_source_is(frozen, tmp_path):
-    folder, source, lgpl = tmp_path / "AppDir", tmp_path / "runtime.c", tmp_path / "LGPL-2.1"
+@pytest.fixture
+def debian(tmp_path):
+    """Debian's folders of what its packages tell and of licences they refer to, for the parts of the runtime."""
+    documents, common = tmp_path / "doc", tmp_path / "common-licenses"
+    for part, package in appimage.RUNTIME_PARTS.items():
+        (documents / package).mkdir(parents=True)
+        (documents / package / "copyright").write_text(f"of {part}, in /usr/share/common-licenses/LGPL-2.1.\n")
+    common.mkdir()
+    (common / "LGPL-2.1").write_text("the LGPL")
+    return documents, common
+
+
+def test_an_appimage_says_whose_its_runtime_is_and_where_its_source_is(frozen, tmp_path, debian):
+    folder, source = tmp_path / "AppDir", tmp_path / "runtime.c"
     source.write_text(RUNTIME_C)
-    lgpl.write_text("the LGPL")
     appimage.lay_folder(frozen, folder, 1_800_000_000)
-    appimage.tell_of_runtime(folder, source, 1_800_000_000, lgpl)
+    appimage.tell_of_runtime(folder, source, 1_800_000_000, *debian)
     place = folder / "usr/lib/expert-lanes/licenses/AppImage runtime"
     told = (place / "NOTICE.txt").read_text()
     assert told.endswith(
         "Copyright (c) 2004-24 Somebody\nPortions by another,\nmodified by a third\n\n"
         "Permission is hereby granted, free of charge\n"
     )
-    assert (place / "LGPL-2.1").read_text() == "the LGPL"
+    for part in appimage.RUNTIME_PARTS:
+        assert f"{part}" in told
+        assert (place / part / "copyright").read_text().startswith(f"of {part},")
+        assert (place / part / "LGPL-2.1").read_text() == "the LGPL"
     assert not (frozen / "licenses").exists(), "what is frozen stays as it is"
     assert f"https://github.com/AppImage/type2-runtime/tree/{appimage.RUNTIME_COMMIT}\n" in told
+    assert appimage.RUNTIME_SOURCE in told
+    assert max(map(len, told.splitlines())) <= 120
+
+
+@pytest.mark.parametrize("part", appimage.RUNTIME_PARTS)
+def test_a_part_of_the_runtime_without_its_licence_ends_the_build(frozen, tmp_path, debian, part):
+    folder, source = tmp_path / "AppDir", tmp_path / "runtime.c"
+    source.write_text(RUNTIME_C)
+    appimage.lay_folder(frozen, folder, 1_800_000_000)
+    (debian[0] / appimage.RUNTIME_PARTS[part] / "copyright").unlink()
+    with pytest.raises(SystemExit, match=f"no text of a licence for {part}"):
+        appimage.tell_of_runtime(folder, source, 1_800_000_000, *debian)
 
 
 def test_a_source_of_the_runtime_without_its_licence_ends_the_build(frozen, tmp_path):
