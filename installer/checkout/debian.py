@@ -151,7 +151,9 @@ def _known_name(entry: str) -> str:
 
 def release_has_new_vulkan_headers() -> bool:
     """True where this release's own libvulkan-dev is new enough."""
-    done = subprocess.run(["apt-cache", "policy", "libvulkan-dev"], capture_output=True, text=True, check=False)
+    told = dict(os.environ, LC_ALL="C")  # it speaks the user's language
+    command = ["apt-cache", "policy", "libvulkan-dev"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=told)
     found = re.search(r"Candidate: (\d+)\.(\d+)\.(\d+)", done.stdout)
     return found is not None and tuple(int(part) for part in found.groups()) >= VULKAN_HEADERS_NEEDED
 

@@ -39,11 +39,6 @@ PACKAGES = (*debian.WINDOWS_PACKAGES, *debian.VULKAN_PACKAGES)
 PICTURES = freeze.WORK / "setup-pictures"
 
 
-def package_name(version: str) -> str:
-    """What the packages' names begin with."""
-    return f"{project.NAME}-{version}-windows-x86_64"
-
-
 def system_packages() -> None:
     """Install the compiler, Wine and the installer's compiler where that is permitted."""
     if debian.is_debian_like():
@@ -83,7 +78,7 @@ def make_frozen(told: argparse.Namespace, version: str, date: int) -> bool:
         library = frozen / "_internal" / "llama_cpp" / "lib" / "ggml-vulkan.dll"
         shaders.check(library, anyway=told.any_shaders)
     print(f"windows: {found.files} programs and libraries; of Windows they need {', '.join(sorted(found.system))}")
-    list_files(frozen, project.DIST / f"{package_name(version)}.files.txt")
+    list_files(frozen, project.DIST / f"{nsis.package_name(version)}.files.txt")
     nsis.draw(PICTURES, version)
     trial.try_frozen(frozen, prefix, freeze.WORK / "pictures")
     return True
@@ -91,12 +86,11 @@ def make_frozen(told: argparse.Namespace, version: str, date: int) -> bool:
 
 def make_setup(version: str, date: int) -> Path:
     """Make the setup of the frozen folder, both signed where a certificate is configured."""
-    name = package_name(version)
     certificate = sign.configured()
     if certificate is not None:
         print(f"windows: {len(sign_frozen.sign_frozen(freeze.FROZEN, certificate))} programs and libraries are signed")
-        list_files(freeze.FROZEN, project.DIST / f"{name}.files.txt")
-    setup = nsis.make_setup(freeze.FROZEN, version, date, project.DIST / f"{name}-setup.exe", PICTURES)
+        list_files(freeze.FROZEN, project.DIST / f"{nsis.package_name(version)}.files.txt")
+    setup = nsis.make_setup(freeze.FROZEN, version, date, nsis.setup_file(version), PICTURES)
     digest = hashlib.sha256(setup.read_bytes()).hexdigest()
     print(f"windows: {setup.stat().st_size:>12,} {setup.relative_to(ROOT)} sha256 {digest}", flush=True)
     return setup

@@ -11,6 +11,7 @@ import shutil
 from pathlib import Path
 
 import engine_wheel
+import frozen_contents
 import identity
 import wine
 from engine import NATIVE_LIBRARIES, Engine
@@ -39,7 +40,7 @@ def lay_stage(engine: Engine, version: str) -> Path:
     for distribution, release in ((NAME, version), ("llama-cpp-python", engine_wheel.LLAMA_CPP_PYTHON)):
         info = STAGE / f"{distribution.replace('-', '_')}-{release}.dist-info"
         info.mkdir()
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: {release}\n", "utf-8")
+        (info / "METADATA").write_text(frozen_contents.metadata(distribution, release), "utf-8")
     return STAGE
 
 

@@ -33,6 +33,16 @@ _MEBIBYTE = 1 << 20
 _SPARE_MEBIBYTES = 16  # for what file systems round up to, the uninstaller and shortcuts
 
 
+def package_name(version: str) -> str:
+    """What the names of the packages for Windows begin with."""
+    return f"{project.NAME}-{version}-windows-x86_64"
+
+
+def setup_file(version: str) -> Path:
+    """Where the Setup of a version is made."""
+    return project.DIST / f"{package_name(version)}-setup.exe"
+
+
 def laid_names(frozen: Path) -> list[str]:
     """Every file below `frozen`, with slashes, in the order in which they are laid.
 
@@ -177,7 +187,8 @@ def make_setup(
         done = subprocess.run(
             [*command, "setup.nsi"],
             cwd=HERE,
-            env=dict(os.environ, SOURCE_DATE_EPOCH=str(date)),
+            # In a locale without Unicode, makensis dies of a file's name that is not of ASCII.
+            env=dict(os.environ, SOURCE_DATE_EPOCH=str(date), LC_ALL="C.UTF-8"),
             capture_output=True,
             text=True,
             errors="replace",

@@ -1,6 +1,6 @@
 """What is fetched from the package index for Windows: lists of releases, each with the SHA-256 that pip checks.
 
-The lists lie in the folder `pins` (see package/pinned.py). Every file is fetched as Windows' Python 3.11 would do it.
+The lists lie in the folder `pins` (see package/pinned.py). Every file is fetched as that Python on Windows would do it.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import pinned
 
 FOLDER = Path(__file__).resolve().parent / "pins"
 FOR_WINDOWS = (
-    "--platform", "win_amd64", "--python-version", "3.11", "--implementation", "cp",
-    "--abi", "cp311", "--abi", "abi3", "--abi", "none", "--only-binary=:all:",
+    "--platform", "win_amd64", "--python-version", pinned.PYTHON, "--implementation", "cp",
+    "--abi", f"cp{pinned.PYTHON.replace('.', '')}", "--abi", "abi3", "--abi", "none", "--only-binary=:all:",
 )  # fmt: skip
 
 

@@ -14,9 +14,12 @@ from pathlib import Path
 
 import engine_wheel
 import keys
+import pinned
 import pins
 
-VERSION = "3.11.9"
+VERSION = f"{pinned.PYTHON}.9"
+LIBRARY = f"python{pinned.PYTHON.replace('.', '')}.zip"
+"""Its own library, which stays packed."""
 EMBEDDABLE = "python-embeddable.txt"
 FULL = "python.txt"
 PACKAGES = "packages.txt"
@@ -45,7 +48,7 @@ def unpack(name: str, scratch: Path) -> Path:
     with tarfile.open(archive) as tar:
         tar.extractall(scratch / "unpacked")  # its checksum was right; Debian 12's Python knows no extraction filters
     for packed in sorted((scratch / "unpacked").rglob("*.zip")):
-        if packed.name == "python311.zip":  # its own library, which stays packed
+        if packed.name == LIBRARY:
             continue
         with zipfile.ZipFile(packed) as files:
             if any(each.rpartition("/")[2] == "python.exe" for each in files.namelist()):

@@ -8,6 +8,7 @@ windows' words, and leaves a picture.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import os
 import shutil
@@ -24,6 +25,7 @@ import debian
 import desktop
 import engine_wheel
 import freeze
+import identity
 import nsis
 import project
 import trial
@@ -31,7 +33,7 @@ import wine
 from desktop import Desktop, Window, ended
 from hands import PROGRAM as KEYS
 from hands import until
-from rehearsed_app import START_SECONDS, WINDOW_PROGRAM, App
+from rehearsed_app import DEMO, START_SECONDS, WINDOW_PROGRAM, App
 from traces import Traces
 
 PACKAGES = ("xvfb", "xdotool", "fonts-droid-fallback", "fonts-wine")
@@ -56,8 +58,8 @@ def why_not() -> str:
 
 
 def higher(version: str, by: int) -> str:
-    """A version that is newer by some numbers of its last part."""
-    major, minor, patch = (int(part) for part in version.split("."))
+    """A version that is newer by some numbers of its third part."""
+    major, minor, patch, _ = identity.numbers(version)
     return f"{major}.{minor}.{patch + by}"
 
 
@@ -185,7 +187,7 @@ class Rehearsal:
     def open_model(self, app: App) -> None:
         """Open a model file by what .gguf files were offered: the window that runs takes it."""
         file = self.desktop.user / "Documents" / "Mein 模型.gguf"
-        os.link(app.data / "models" / "expert-lanes-demo.gguf", file)
+        os.link(app.data / "models" / DEMO, file)
         before = self.desktop.hands.seen()
         with self._known_to_wine():
             started = self.desktop.run("start", "/progIDOpen", PROGID, self.desktop.name_of(file))
@@ -379,8 +381,9 @@ def rehearse(setup: Path, version: str, frozen: Path, template: Path) -> None:
 
 def main() -> None:
     """Rehearse what lies in dist/."""
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     version = str(project.project()["version"])
-    setup = project.DIST / f"{project.NAME}-{version}-windows-x86_64-setup.exe"
+    setup = nsis.setup_file(version)
     for needed in (setup, freeze.FROZEN, wine.default_prefix()):
         if not needed.exists():
             raise SystemExit(f"windows: {needed} is not there; make package-windows makes it")

@@ -86,6 +86,19 @@ def test_a_package_that_cannot_be_had_does_not_keep_back_the_others(tmp_path, mo
     assert asked == [["one", "other"]], "it is not tried twice on one day"
 
 
+def test_the_releases_own_headers_are_known_whatever_language_the_user_speaks(tmp_path, monkeypatch):
+    program = tmp_path / "apt-cache"
+    program.write_text(
+        '#!/bin/sh\n[ "$LC_ALL" = C ] && word=Candidate || word=Installationskandidat\necho "  $word: 1.4.309.0-1"\n'
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")
+    assert debian.release_has_new_vulkan_headers()
+    program.write_text("#!/bin/sh\necho '  Candidate: 1.3.239.0-1'\n")
+    assert not debian.release_has_new_vulkan_headers()
+
+
 def test_the_python_of_the_tests_under_wine_is_laid_out_where_there_is_wine_and_its_lack_hinders_nothing(
     monkeypatch, capsys
 ):

@@ -1,6 +1,7 @@
 """The Windows installer's pure parts: which files it lays, the list by which it deletes them, its words and names."""
 
 import re
+import shutil
 from pathlib import Path
 
 import nsis
@@ -99,6 +100,14 @@ def test_without_nsis_it_is_told_what_to_install(frozen, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", "")
     with pytest.raises(SystemExit, match="Debian"):
         nsis.make_setup(frozen, "0.1.0", 0, tmp_path / "Setup.exe")
+
+
+@pytest.mark.skipif(shutil.which("makensis") is None, reason="there is no makensis here")
+def test_any_name_is_laid_whatever_the_locale_of_who_makes_the_setup(frozen, tmp_path_factory, monkeypatch):
+    monkeypatch.setenv("LC_ALL", "C")
+    (frozen / "_internal" / "模型 é.dll").write_bytes(b"12345")
+    target = tmp_path_factory.mktemp("made") / "made.exe"
+    assert nsis.make_setup(frozen, "0.1.0", 1_800_000_000, target, quick=True).is_file()
 
 
 def test_the_script_says_the_same_of_the_list_as_what_writes_it():

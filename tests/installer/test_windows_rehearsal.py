@@ -166,8 +166,9 @@ def test_the_registry_is_read_with_any_character_and_long_values(prefix):
     assert files(prefix) == {"users/", "users/root/", "users/root/kept.txt"}
 
 
-def test_a_higher_version_counts_up_its_last_number():
-    assert higher("0.1.9", 2) == "0.1.11"
+@pytest.mark.parametrize(("version", "later"), [("0.1.9", "0.1.11"), ("1.2", "1.2.2"), ("0.2.0.dev1", "0.2.2")])
+def test_a_higher_version_counts_up_its_third_number(version, later):
+    assert higher(version, 2) == later
 
 
 def test_what_is_made_meanwhile_is_given_and_a_failure_is_one(tmp_path):

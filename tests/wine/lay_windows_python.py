@@ -30,7 +30,7 @@ _FIND_CHECKOUT = (
 
 def folder() -> Path:
     """Where it lies; the release of this layout is in its name."""
-    return engine_wheel.cache_folder() / "wine" / "python-3.11.9-4"
+    return engine_wheel.cache_folder() / "wine" / f"python-{python.VERSION}-4"
 
 
 def environment(home: Path) -> dict[str, str]:
@@ -60,7 +60,8 @@ def _lay_files(scratch: Path) -> Path:
     metadata = "Metadata-Version: 2.1\nName: expert-lanes\nVersion: 0\n"
     (packages / "expert_lanes-0.dist-info" / "METADATA").write_text(metadata, encoding="ascii")
     # The folders that Python looks into, and no others: neither the environment nor the registry adds to them.
-    (fresh / "python311._pth").write_text("python311.zip\n.\nLib\\site-packages\nimport site\n", encoding="ascii")
+    searched = fresh / Path(python.LIBRARY).with_suffix("._pth")
+    searched.write_text(f"{python.LIBRARY}\n.\nLib\\site-packages\nimport site\n", encoding="ascii")
     return fresh
 
 
