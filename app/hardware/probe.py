@@ -1,5 +1,6 @@
 """The probe: every source is asked at once, and what has not answered in time becomes a note."""
 
+import math
 import sys
 import time
 from collections.abc import Callable
@@ -131,7 +132,8 @@ class _Asked:
     def ask(self, key: str, name: str, read: Callable[[], Any]) -> None:
         """Start one; `name` is the source's in sentences."""
         self._names[key] = name
-        source = self._sources[key] = Source(name, read)
+        # Each is asked once: what waited while another one hung is as true as it was.
+        source = self._sources[key] = Source(name, read, fresh_seconds=math.inf)
         source.ask()
 
     def answer(self, key: str, notes: list[str], least_seconds: float = 0.0) -> Any:

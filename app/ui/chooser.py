@@ -69,6 +69,7 @@ class Chooser(QObject):
         self._engine_busy = engine_busy
         self._devices_id = 0
         self._asking = False
+        self._was_busy = False
         self._choices = 0
         self._patience = QTimer(self)
         self._patience.setSingleShot(True)
@@ -79,7 +80,7 @@ class Chooser(QObject):
 
     def probe(self) -> None:
         """Ask the engine for its devices, then measure the machine."""
-        self._asking = True
+        self._asking, self._was_busy = True, self._engine_busy()
         self._devices_id = self._engine.send(protocol.ListDevices)
         if self._asking:  # an engine that cannot be started has been lost by now, on some systems
             self._patience.start()
@@ -103,7 +104,8 @@ class Chooser(QObject):
     def _devices_late(self) -> None:
         if not self._asking:
             return
-        if self._engine_busy():
+        before, self._was_busy = self._was_busy, self._engine_busy()
+        if before or self._was_busy:  # one that has just become free has its whole time from then on
             self._patience.start()
             return
         self.engine_hangs.emit(

@@ -56,11 +56,11 @@ def test_asking_brings_no_page_in(make_file):
     path = make_file(64)
     if not drop(path):
         pytest.skip("this file system keeps its pages")
-    before = resource.getrusage(resource.RUSAGE_SELF)
+    before = resource.getrusage(resource.RUSAGE_THREAD)
     cache = FileCache([str(path)])
     assert [cache.share() for _ in range(5)] == [0.0] * 5
     cache.close()
-    after = resource.getrusage(resource.RUSAGE_SELF)
+    after = resource.getrusage(resource.RUSAGE_THREAD)
     assert after.ru_majflt == before.ru_majflt
     assert after.ru_inblock == before.ru_inblock
 

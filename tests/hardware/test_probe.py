@@ -16,6 +16,7 @@ from hardware_trees import (
     hybrid_intel,
     machine_of_32_gib,
     no_nvml,
+    taken_by,
     write,
 )
 
@@ -76,9 +77,10 @@ def test_a_raising_driver_is_a_note(recorded, caplog):
 def test_a_hanging_driver_costs_only_the_time_given(recorded):
     played = PlayedNvml(hang=True)
     try:
+        # Time enough for the sources that answer.
         begin = time.monotonic()
-        machine = probe(recorded, (GEFORCE,), BUILD, look(recorded, nvml=lambda: played, seconds=0.1))
-        assert time.monotonic() - begin < 2
+        machine = probe(recorded, (GEFORCE,), BUILD, look(recorded, nvml=lambda: played, seconds=1.5))
+        assert 1.5 <= time.monotonic() - begin < 15
         assert played.entered.is_set()
     finally:
         played.released.set()
@@ -96,9 +98,10 @@ def test_every_source_hanging_at_once_still_costs_the_time_only_once(recorded):
         return machine_of_32_gib()
 
     try:
-        begin = time.monotonic()
-        machine = probe(recorded, (GEFORCE,), BUILD, look(recorded, nvml=hang, memory=hang, seconds=0.2))
-        assert time.monotonic() - begin < 2
+        machine, taken = taken_by(
+            lambda: probe(recorded, (GEFORCE,), BUILD, look(recorded, nvml=hang, memory=hang, seconds=1.5)), 2.9
+        )
+        assert taken < 2.9
     finally:
         release.set()
     assert machine.ram.total_bytes > 0
@@ -121,9 +124,8 @@ def test_a_memory_limit_is_reported_and_explained(recorded):
 
 
 def test_this_machine_is_described_truthfully_and_in_time(tmp_path):
-    begin = time.monotonic()
-    machine = probe(tmp_path / "models", (LLVMPIPE,), BUILD)
-    assert time.monotonic() - begin < 2
+    machine, taken = taken_by(lambda: probe(tmp_path / "models", (LLVMPIPE,), BUILD), 2)
+    assert taken < 2
     cpu, ram, disk = machine.cpu, machine.ram, machine.disk
     assert cpu.logical_cores == psutil.cpu_count()
     assert 1 <= cpu.performance_cores <= cpu.physical_cores <= cpu.logical_cores

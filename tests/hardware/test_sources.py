@@ -71,19 +71,15 @@ def test_a_hanging_source_is_not_asked_twice_at_once(released):
 
 
 def test_a_late_answer_that_grew_stale_is_read_anew():
-    readings = iter(range(10))
-    first_read = threading.Event()
-
-    def read():
-        value = next(readings)
-        if value:
-            first_read.set()
-        return value
-
+    readings = []
     # Nothing is fresh enough: the source is asked again until the time is over.
-    source = Source("It", read, fresh_seconds=-1.0)
-    assert source.answer(0.02)[0] is None
-    assert first_read.wait(5)
+    source = Source("It", lambda: readings.append(1), fresh_seconds=-1.0)
+    for _ in range(100):  # a busy machine may give a thread no turn in that time
+        before = len(readings)
+        assert source.answer(0.05)[0] is None
+        if asked_again := len(readings) > before + 3:
+            break
+    assert asked_again
     assert source.close(5)
 
 
@@ -150,7 +146,7 @@ def test_a_source_that_hangs_is_waited_for_once_and_again_after_it_came_back(rel
     begin = time.monotonic()
     for _ in range(10):
         assert source.answer(5, once=True)[0] is None
-    assert time.monotonic() - begin < 1
+    assert time.monotonic() - begin < 5, "one of them waited"
     released.set()
     end = time.monotonic() + 10
     while (answer := source.answer(5, once=True)) != (5, "") and time.monotonic() < end:
@@ -185,4 +181,4 @@ def test_what_hangs_costs_the_time_given_and_is_named(released):
     begin = time.monotonic()
     with pytest.raises(LateError, match="the model's file did not answer"):
         in_time("the model's file", released.wait, 0.1)
-    assert time.monotonic() - begin < 2
+    assert time.monotonic() - begin < 10, "far from for ever, on a busy machine too"

@@ -41,6 +41,21 @@ def probed(qtbot):
     chooser.deleteLater()
 
 
+def test_an_engine_that_was_busy_has_its_whole_time_once_it_is_free(qapp):
+    busy, told = [True], []
+    chooser = Chooser(SilentEngine(), Background(), lambda *_: make_machine(), lambda: busy[0])
+    chooser.engine_hangs.connect(told.append)
+    chooser.probe()
+    chooser._devices_late()
+    busy[0] = False
+    chooser._devices_late()
+    assert told == []
+    assert chooser._patience.isActive()
+    chooser._devices_late()
+    assert [error.message for error in told] == ["The engine did not list its devices in time."]
+    chooser.deleteLater()
+
+
 def test_the_machine_is_measured_with_what_the_engine_told(probed):
     _, asked = probed
     ((gpus, build),) = asked
