@@ -8,8 +8,8 @@ from app.errors import ErrorCode
 ADVICE: dict[ErrorCode, str] = {
     ErrorCode.BAD_USAGE: "Check the value and try again.",
     ErrorCode.FILE_MISSING: "Check the path, or choose the model file again.",
-    ErrorCode.FILE_UNREADABLE: "Give your user permission to read the file, or choose another one.",
-    ErrorCode.NOT_GGUF: "Choose a model in the GGUF format (a file that ends in .gguf).",
+    ErrorCode.FILE_UNREADABLE: "Choose another file, or give your user permission to read this one.",
+    ErrorCode.NOT_GGUF: "Choose a model in the GGUF format; a name that ends in .gguf alone does not make a file one.",
     ErrorCode.MODEL_DAMAGED: "Download or copy the file again: it is incomplete or changed.",
     ErrorCode.SHARD_MISSING: "Put every part of the model into the same folder, under its original name.",
     ErrorCode.ARCHITECTURE_UNKNOWN: "Choose another model, or update the app: this engine does not know it.",
@@ -18,7 +18,8 @@ ADVICE: dict[ErrorCode, str] = {
     ErrorCode.DISK_FULL: "Free some disk space and try again.",
     ErrorCode.OUT_OF_MEMORY: "Close other programs, or use a smaller plan: less context, more experts on the CPU.",
     ErrorCode.DEVICE_MISSING: "Choose one of the devices that the probe lists, or 'none' for the CPU.",
-    ErrorCode.CONTEXT_FULL: "Start a new conversation, or load the model with a larger context.",
+    ErrorCode.CONTEXT_FULL: "Ask something shorter, start a new conversation, or load the model with a larger context "
+    "where it can have one.",
     ErrorCode.ENGINE_MISSING: "Reinstall the app: its engine is missing or damaged.",
     ErrorCode.ENGINE_CRASHED: "Load again; if it repeats, use a smaller plan or no GPU.",
     ErrorCode.ENGINE_PROTOCOL: "Reinstall the app: window and engine are of different versions.",

@@ -8,7 +8,7 @@ import pytest
 from app.chat.store import AnswerFigures, ConversationStore
 from app.errors import AppError, ErrorCode
 from app.ui.chat import answer as answer_module
-from app.ui.chat.answer import AnswerWriter
+from app.ui.chat.answer import AnswerWriter, to_send
 from app.ui.controller import READY
 
 
@@ -188,5 +188,31 @@ def test_a_held_store_does_not_hold_the_window(writer, holder):
     writer.add("text")
     writer.finish(figures())
     writer.interrupt()
-    assert time.monotonic() - begun < 1
+    assert time.monotonic() - begun < answer_module.PATIENCE_MILLISECONDS / 1000 / 2
     holder.execute("ROLLBACK")
+
+
+# ---- what the engine is sent -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("state", "sent"),
+    [("failed", ["First?", "Yes.", "Second?"]), ("interrupted", ["First?", "Yes.", "Too long?\n\nSecond?"])],
+)
+def test_a_question_that_failed_before_its_first_word_is_not_sent_again_with_the_next(store, state, sent):
+    path = store.begin_turn(None, "First?", "model")
+    store.update_message(path[-1].id, content="Yes.", state="complete")
+    conversation = store.last_conversation()
+    path = store.begin_turn(conversation, "Too long?", "model")
+    assert [message.content for message in to_send(path)] == ["First?", "Yes.", "Too long?"]
+    store.update_message(path[-1].id, state=state)
+    path = store.begin_turn(conversation, "Second?", "model")
+    assert [message.content for message in to_send(path)] == sent
+    assert "Too long?" in [message.content for message in path], "it stays in the conversation"
+
+
+def test_the_words_of_an_answer_that_failed_later_are_sent_with_its_question(store):
+    path = store.begin_turn(None, "First?", "model")
+    store.update_message(path[-1].id, content="It is", state="failed")
+    path = store.begin_turn(store.last_conversation(), "Go on", "model")
+    assert [message.content for message in to_send(path)] == ["First?", "It is", "Go on"]

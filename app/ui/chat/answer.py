@@ -24,7 +24,7 @@ PATIENCE_MILLISECONDS = 10_000
 
 
 class AnswerWriter(QObject):
-    """One answer at a time: `begin`, `add`*, then `finish`, `fail` or `interrupt`.
+    """One answer at a time: `begin`, `add`*, then `finish`, `fail` or `interrupt`; `drop` where it is to be lost.
 
     While another program keeps the store, text waits unshown and is tried again. Once the store
     failed nothing more is taken, and the answer ends as "failed" however the engine ends it.
@@ -48,6 +48,7 @@ class AnswerWriter(QObject):
         self._text = ""
         self._stored = 0
         self._broken = False
+        self._dropped = False
         self._end: tuple[str, AnswerFigures | None] | None = None
         self._since_store = QElapsedTimer()
         self._since_busy = QElapsedTimer()
@@ -80,6 +81,7 @@ class AnswerWriter(QObject):
         self._text = ""
         self._stored = 0
         self._broken = False
+        self._dropped = False
         self._end = None
         self._since_store.invalidate()
         self._since_busy.invalidate()
@@ -87,7 +89,7 @@ class AnswerWriter(QObject):
 
     def add(self, text: str) -> None:
         """Take more text; it is stored and shown at once or with what comes in the next moment."""
-        if self._message_id is None or self._broken:
+        if self._message_id is None or self._broken or self._dropped:
             return
         self._text += text
         if self._later.isActive():
@@ -105,12 +107,21 @@ class AnswerWriter(QObject):
         """The engine will not go on: keep the text and mark the answer failed."""
         self._finish("failed", None)
 
+    def drop(self) -> None:
+        """Its conversation was deleted: nothing more is stored or shown; its end is told when the engine ends it."""
+        self._later.stop()
+        self._dropped = True
+        if self._message_id is not None and self._end is not None:
+            self._close(self._end[0])
+
     def interrupt(self) -> None:
         """This process is about to end: keep the text and mark the answer interrupted; no end is told.
 
         Where even that cannot be written the next start finds the answer without its writer, and marks it.
         """
         self._later.stop()
+        if self._dropped:
+            self._message_id = None
         if self._message_id is not None:
             state, figures = self._end or ("failed" if self._broken else "interrupted", None)
             self._close_at_last(state, figures)
@@ -123,7 +134,9 @@ class AnswerWriter(QObject):
         if self._message_id is None or self._end is not None:
             return
         self._end = (state, figures)
-        if self._broken:
+        if self._dropped:
+            self._close(state)
+        elif self._broken:
             self._end_as_failed()
         else:
             self._write()
@@ -207,12 +220,14 @@ class AnswerWriter(QObject):
 def to_send(path: "tuple[StoredMessage, ...]") -> tuple[Message, ...]:
     """The messages of a conversation as the engine gets them.
 
-    An answer that failed before its first word is left out, and questions that then follow each
-    other are joined: many chat templates refuse two turns of the same role.
+    A question whose answer failed before its first word is left out with it: asked again and again, one that is too
+    long would fill every context. Other questions that follow each other are joined, as after an interruption: many
+    chat templates refuse two turns of the same role.
     """
     messages: list[Message] = []
-    for stored in path:
-        if not stored.content:
+    for stored, following in zip(path, (*path[1:], None), strict=True):
+        unanswered = following is not None and following.state == "failed" and not following.content
+        if not stored.content or (stored.role == "user" and unanswered):
             continue
         if messages and messages[-1].role == stored.role == "user":
             joined = f"{messages[-1].content}\n\n{stored.content}"

@@ -166,7 +166,7 @@ class AnswerMessage(Stack):
         """An error ended the answer: what is stored of it is kept and marked."""
         self._show_incomplete(
             self.tr("Failed: an error ended this answer before it was complete. What had come is kept."),
-            self.tr("Failed: an error came before the first word."),
+            self.tr("Failed: an error came before the first word. The model is not told of this question again."),
         )
 
     def _show_incomplete(self, kept: str, nothing: str) -> None:
