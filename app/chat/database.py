@@ -1,6 +1,7 @@
 """Opens the conversation database: settings, schema, damaged files kept aside, typed errors."""
 
 import logging
+import shutil
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
@@ -26,6 +27,8 @@ _NOT_WRITABLE = {
 # Files that SQLite keeps beside the database. The log goes first: one that were left behind would be
 # taken for the log of the fresh database.
 _COMPANIONS = ("-wal", "-shm")
+_INDEX_BYTES = 32768
+"""What the smallest index of a write-ahead log (-shm) takes, by SQLite's file format."""
 
 
 class StoreBusyError(AppError):
@@ -255,10 +258,18 @@ def _primary_code(error: sqlite3.Error) -> int | None:
 
 
 def _typed(code: int, error: sqlite3.Error, path: Path) -> AppError:
-    if code == sqlite3.SQLITE_FULL:
+    # At the start of a full disk SQLite tells only that it could not make its index of the log.
+    if code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and _disk_is_full(path)):
         return AppError(ErrorCode.DISK_FULL, f"The disk is full: {path} could not be written.", str(error))
     if code in _NOT_WRITABLE:
         return AppError(ErrorCode.FOLDER_NOT_WRITABLE, f"{path} cannot be written.", str(error))
     if code == sqlite3.SQLITE_BUSY:
         return StoreBusyError(path, str(error))
     return AppError(ErrorCode.STORE_UNREADABLE, f"{path} could not be read or written.", str(error))
+
+
+def _disk_is_full(path: Path) -> bool:
+    try:
+        return shutil.disk_usage(path.parent).free < _INDEX_BYTES
+    except OSError:
+        return False

@@ -137,7 +137,7 @@ def _set_up_logging() -> None:
     try:
         path: Path = folders.ensure_folder(folders.log_folder()) / "engine.log"
         handler: logging.Handler = logging.handlers.RotatingFileHandler(
-            path, maxBytes=_LOG_BYTES, backupCount=3, encoding="utf-8", delay=True
+            path, maxBytes=_LOG_BYTES, backupCount=3, encoding="utf-8", errors="backslashreplace", delay=True
         )
     except (OSError, AppError):
         handler = logging.StreamHandler(sys.stdout)

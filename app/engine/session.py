@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
 from llama_cpp import llama_cpp as llama
 
 from app.engine import protocol
@@ -173,6 +174,7 @@ class Session:
         parts: list[str] = []
         count = 0
         reason = "max_tokens"
+        self._check_numbers()
         with Sampler(request.sampling) as sampler:
             while count < request.max_tokens:
                 if stopped():
@@ -200,6 +202,21 @@ class Session:
             parts.append(rest)
             emit(protocol.Token(id=request.id, text=rest, count=count))
         return "".join(parts), count, reason
+
+    def _check_numbers(self) -> None:
+        """Look whether the first token can be chosen: what is no number would be answered with one token for ever.
+
+        Raises:
+            AppError: model_damaged; the cache is emptied, for its cells may be no numbers either.
+        """
+        size = int(llama.llama_vocab_n_tokens(self.loaded.vocab))
+        logits = np.ctypeslib.as_array(llama.llama_get_logits_ith(self.loaded.context, -1), (size,))
+        if np.isnan(logits).all():
+            self.forget()
+            raise AppError(
+                ErrorCode.MODEL_DAMAGED,
+                "The model computes no numbers: its file is damaged inside, or a device computes wrongly.",
+            )
 
     def _compute(self, tokens: list[int]) -> bool:
         """Decode `tokens` after the cached ones; False when aborted by the stop flag.

@@ -215,7 +215,9 @@ def _doubts(speed: SpeedPrediction, plan: Plan, evidence: Evidence, *, recorded:
     doubts = []
     if evidence.calibration is None:
         # It may have been measured, and set aside: the evidence's notes say why.
-        doubts.append("Gains follow from typical rates of such hardware: no measurement of this machine is used.")
+        learned = speed.basis == "measured"
+        used = "only answers here corrected them" if learned else "no measurement of this machine is used"
+        doubts.append(f"Gains follow from typical rates of such hardware: {used}.")
     elif speed.basis == "assumed":
         doubts.append("Most of this plan's time follows from typical rates: this machine's were not all measured.")
     if plan.pool_bytes and not recorded:

@@ -14,7 +14,7 @@ from PySide6.QtWidgets import QApplication, QMessageBox
 
 from app.chat.store import ConversationStore
 from app.engine.protocol import Loaded, Sampling
-from app.errors import EXIT_OK, AppError, ErrorCode
+from app.errors import EXIT_BAD_USAGE, EXIT_OK, AppError, ErrorCode
 from app.library.folders import data_folder, ensure_folder, log_folder, models_folder, user_path
 from app.library.handover import Handover, handover_folder, start_request
 from app.library.load_memory import remember
@@ -36,6 +36,9 @@ log = logging.getLogger(__name__)
 
 STORE_FILE = "conversations.db"
 SETTINGS_FILE = "settings.json"
+NO_SCREEN = """expert-lanes: There is no screen for the window: neither DISPLAY nor WAYLAND_DISPLAY is set.
+Use a command, such as "expert-lanes chat"; "expert-lanes --help" lists them all.
+"""
 STORE_BUSY_SECONDS = 0.03
 """Longest that one write may hold the UI thread while another program has the store; answers try again."""
 
@@ -47,14 +50,29 @@ def run(argv: list[str], model: str = "") -> int:
         argv: Name of the program, and arguments for Qt.
         model: The model file to begin with; empty for the one that was loaded last.
     """
+    if _no_screen():
+        if sys.stderr is not None:
+            sys.stderr.write(NO_SCREEN)
+        return EXIT_BAD_USAGE
     path = model_path(model) if model else None
-    handover = Handover(handover_folder())
+    try:
+        handover = Handover(handover_folder())
+    except AppError as error:  # EXPERT_LANES_HOME names no user's folder
+        _application(argv)
+        _tell(error)
+        return error.exit_status
     if not handover.hold():
         if _handed_over(handover, path):
             return EXIT_OK
         handover.hold()  # the other may have ended meanwhile: later starts are to find this window, then
     with contextlib.closing(handover):
         return _run(argv, path, handover)
+
+
+def _no_screen() -> bool:
+    """True on a Linux console, where Qt would end the process with a guess about missing libraries."""
+    names = ("DISPLAY", "WAYLAND_DISPLAY", "WAYLAND_SOCKET", "QT_QPA_PLATFORM")
+    return sys.platform.startswith("linux") and not any(os.environ.get(name) for name in names)
 
 
 def model_path(word: str) -> Path:
@@ -75,13 +93,18 @@ def _handed_over(handover: Handover, path: Path | None) -> bool:
         return False
 
 
-def _run(argv: list[str], model: Path | None, handover: Handover) -> int:
+def _application(argv: list[str]) -> QApplication:
     application = QApplication(argv)
     application.setApplicationName("expert-lanes")
     application.setApplicationDisplayName(APP_NAME)
     application.setDesktopFileName("expert-lanes")
     application.setWindowIcon(program_icon())
     QLocale.setDefault(locale_of_words())
+    return application
+
+
+def _run(argv: list[str], model: Path | None, handover: Handover) -> int:
+    application = _application(argv)
     # Ctrl+C in a terminal ends the window at once; what was shown is stored, and the engine ends with us.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
@@ -153,7 +176,7 @@ def _run_window(
     QTimer.singleShot(0, lambda: controller.background.run(warm_up))
     recovered_from = controller.conversation.store.recovered_from
     if recovered_from is not None:
-        _tell(_recovered(recovered_from))
+        _tell(_recovered(recovered_from), _GOES_ON_EMPTY)
     try:
         return application.exec()
     finally:
@@ -190,12 +213,15 @@ def _forced_look(settings: Settings) -> str | None:
     return None if look == "system" else look
 
 
+_GOES_ON_EMPTY = "The app goes on with an empty list. If you have a copy of the file, you can put it back."
+
+
 def _recovered(aside: Path) -> AppError:
     return AppError(ErrorCode.STORE_UNREADABLE, f"The saved conversations were damaged; the file is kept as {aside}.")
 
 
-def _tell(error: AppError) -> None:
+def _tell(error: AppError, advice: str = "") -> None:
     box = QMessageBox(QMessageBox.Icon.Warning, APP_NAME, error.message)
-    box.setInformativeText(advice_for(error))
+    box.setInformativeText(advice or advice_for(error))
     box.setDetailedText(error.detail)
     box.exec()

@@ -13,6 +13,8 @@ from typing import TextIO
 from PySide6.QtCore import QCoreApplication, QObject, Qt, Signal
 from PySide6.QtWidgets import QApplication, QMessageBox
 
+from app.errors import writing_error
+
 log = logging.getLogger(__name__)
 
 LOG_BYTES = 2_000_000
@@ -24,15 +26,29 @@ def set_up_logging(folder: Path) -> TextIO:
 
     Returns:
         The open file of faulthandler; it must stay open as long as the process runs.
+
+    Raises:
+        AppError: folder_not_writable or disk_full; a file there may be another user's, as after a start by root.
     """
-    handler = logging.handlers.RotatingFileHandler(
-        folder / "window.log", maxBytes=LOG_BYTES, backupCount=LOG_FILES, encoding="utf-8"
-    )
+    try:
+        crashes = (folder / "window-crash.log").open("a", encoding="utf-8")
+    except OSError as error:
+        raise writing_error(error, folder / "window-crash.log") from error
+    try:
+        handler = logging.handlers.RotatingFileHandler(
+            folder / "window.log",
+            maxBytes=LOG_BYTES,
+            backupCount=LOG_FILES,
+            encoding="utf-8",
+            errors="backslashreplace",  # names of files need not be Unicode on Linux
+        )
+    except OSError as error:
+        crashes.close()
+        raise writing_error(error, folder / "window.log") from error
     handler.setFormatter(logging.Formatter("%(asctime)s %(process)d %(levelname)s %(name)s: %(message)s"))
     root = logging.getLogger()
     root.setLevel(logging.INFO)
     root.addHandler(handler)
-    crashes = (folder / "window-crash.log").open("a", encoding="utf-8")
     faulthandler.enable(crashes)
     return crashes
 

@@ -38,9 +38,11 @@ class Setting(Generic[T]):
     step: float = 1.0
 
     def accepts(self, value: object) -> bool:
-        """True for a value of the right type and within the choices or the range."""
+        """True for a value of the right type and within the choices or the range; text must be what a file can hold."""
         kinds = (int, float) if isinstance(self.default, float) else (type(self.default),)
         if not isinstance(value, kinds) or isinstance(value, bool):
+            return False
+        if isinstance(value, str) and not _is_unicode(value):
             return False
         if self.choices:
             return value in [choice for choice, _ in self.choices]
@@ -180,3 +182,12 @@ class Settings(QObject):
             log.error("settings could not be written: %s", error)
             with contextlib.suppress(OSError):
                 whole.unlink(missing_ok=True)
+
+
+def _is_unicode(text: str) -> bool:
+    """False for halves of surrogate pairs, which JSON can spell and no file can hold."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -47,6 +47,8 @@ QPushButton:focus {{ border: 1px solid {accent}; }}
 QPushButton:disabled {{ color: {disabled}; border-color: {border}; background: {window}; }}
 QPushButton[kind="primary"], QPushButton:default {{ background: {accent}; color: {on_accent};
     border: 1px solid {accent}; font-weight: 600; }}
+QDialogButtonBox {{ dialogbuttonbox-buttons-have-icons: 0; }}
+QMessageBox QPushButton {{ font-weight: 600; }}
 QPushButton[kind="primary"]:hover, QPushButton:default:hover {{ background: {accent_hover}; }}
 QPushButton[kind="primary"]:focus, QPushButton:default:focus {{ border: 1px solid {text}; }}
 QPushButton[kind="primary"]:disabled {{ background: {raised}; color: {disabled}; border-color: {raised}; }}

@@ -1,5 +1,6 @@
 """Opening the conversation file: damage, versions, folders, locks."""
 
+import shutil
 import sqlite3
 import time
 
@@ -142,6 +143,25 @@ def test_a_path_that_is_a_folder_is_a_typed_error(tmp_path):
     assert refused.value.code is ErrorCode.FOLDER_NOT_WRITABLE
 
 
+@pytest.mark.parametrize(
+    ("free", "code"), [(0, ErrorCode.DISK_FULL), (10**9, ErrorCode.STORE_UNREADABLE)], ids=["full", "roomy"]
+)
+def test_an_input_output_error_is_told_as_a_full_disk_only_where_nothing_is_free(path, monkeypatch, free, code):
+    fill(path, messages=1)
+    usage = shutil.disk_usage(path.parent)._replace(free=free)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _folder: usage)
+
+    def no_room_for_the_index(_connection, _path):
+        error = sqlite3.OperationalError("disk I/O error")
+        error.sqlite_errorcode = sqlite3.SQLITE_IOERR_SHMSIZE
+        raise error
+
+    monkeypatch.setattr(database, "_use_write_ahead_log", no_room_for_the_index)
+    with pytest.raises(AppError) as refused:
+        ConversationStore(path)
+    assert refused.value.code is code
+
+
 def test_a_store_held_by_another_program_is_told_as_busy_after_the_time_that_was_asked_for(path):
     fill(path, messages=1)
     holder = sqlite3.connect(path, isolation_level=None)
@@ -150,7 +170,7 @@ def test_a_store_held_by_another_program_is_told_as_busy_after_the_time_that_was
         begun = time.monotonic()
         with pytest.raises(StoreBusyError) as refused:
             store.new_conversation()
-        assert time.monotonic() - begun < 1
+        assert time.monotonic() - begun < database.BUSY_SECONDS / 2, "as long as is waited unasked"
         assert refused.value.code is ErrorCode.STORE_UNREADABLE
         holder.execute("ROLLBACK")
         store.new_conversation()

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.placement.cache.facts import CacheTotals
-from app.placement.evidence import NO_EVIDENCE, planned
+from app.placement.evidence import NO_EVIDENCE, Evidence, planned
 from app.placement.explain import MUCH, Seen, explain
 from app.placement.explain_changes import change_words, changes_of
 from app.placement.explain_words import LEAST_GAIN, consequence_words, measured_words, percent_range
@@ -15,6 +15,7 @@ from app.placement.memory import fits, predict
 from app.placement.plan import CPU_LANE
 from app.placement.planner import make_plan
 from app.placement.speed.gain import predict_gain
+from app.placement.speed.learning import Correction, Learned, devices_of
 from app.placement.speed.prediction import predict_speed
 from app.placement.speed.types import Range
 from app.placement.wishes import Wishes
@@ -189,6 +190,15 @@ def test_the_bound_is_the_predictions_own_sentence_and_doubts_are_told():
     assert told.bound == predict_speed(FACTS, LAPTOP, plan).sentence
     assert any("no measurement of this machine is used" in doubt for doubt in told.doubts)
     assert any("routing was not recorded" in doubt for doubt in told.doubts)
+
+
+def test_where_answers_corrected_the_rates_it_is_not_said_that_nothing_was_measured():
+    plan = plan_of(pool_bytes=GIB)
+    twice = Correction(fixed=2.0, reading=2.0, prompt=2.0, decode_spread=0.1, prompt_spread=0.1, answers=3, prompts=3)
+    told = explain(FACTS, LAPTOP, plan, evidence=Evidence(learned=Learned(corrections={devices_of(plan): twice})))
+    assert "fitted to 3 answers" in told.bound
+    assert any("only answers here corrected them" in doubt for doubt in told.doubts)
+    assert not any("no measurement" in doubt for doubt in told.doubts)
 
 
 def test_what_was_measured_stands_beside_what_was_predicted():

@@ -62,6 +62,49 @@ def test_a_home_that_cannot_be_written_is_told_in_words(home):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere there is always a screen")
+def test_without_a_screen_the_window_says_so_and_leaves_nothing_behind(home):
+    done = subprocess.run(
+        [sys.executable, "-m", "app"],
+        check=False,
+        capture_output=True,
+        text=True,
+        env={"EXPERT_LANES_HOME": str(home / "unused"), "PYTHONPATH": str(ROOT)},
+        timeout=60,
+        cwd=ROOT,
+    )
+    assert done.returncode == 2
+    assert "There is no screen" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (home / "unused").exists()
+
+
+@pytest.mark.parametrize("name", ["window.log", "window-crash.log"])
+def test_a_log_that_cannot_be_written_is_told_in_words(home, name):
+    (home / "logs" / name).mkdir(parents=True)
+    done = run_window(home)
+    assert done.returncode == 2
+    assert f"{name} could not be written." in done.stdout
+    assert "Traceback" not in done.stderr
+
+
+def test_damaged_conversations_are_told_with_what_the_app_goes_on_with(home):
+    (home / "data").mkdir()
+    (home / "data" / "conversations.db").write_bytes(b"this is no database\n" * 500)
+    done = run_window(home)
+    assert done.returncode == 0, done.stderr
+    assert "were damaged; the file is kept as" in done.stdout
+    assert "goes on with an empty list" in done.stdout
+    assert "was left as it is" not in done.stdout
+
+
+def test_a_home_of_a_user_who_does_not_exist_is_told_in_words():
+    done = run_window("~no-such-user/lanes")
+    assert done.returncode == 2
+    assert "there is no such user" in done.stdout
+    assert "Traceback" not in done.stderr
+
+
 def test_conversations_that_cannot_be_read_at_the_start_are_told_in_words(home):
     broken = """
 from app.chat.store import ConversationStore
@@ -279,7 +322,12 @@ ctypes.string_at(0)
     assert "Segmentation fault" in (tmp_path / "window-crash.log").read_text("utf-8")
 
 
-def test_the_log_is_written_in_utf_8(tmp_path):
+@pytest.mark.parametrize(
+    ("name", "logged"),
+    [("模型", "模型"), ("caf\udce9", "caf\\udce9")],
+    ids=["a name outside ASCII", "a name that is no Unicode"],
+)
+def test_the_log_is_written_in_utf_8_whatever_files_are_called(tmp_path, name, logged):
     root = logging.getLogger()
     before = list(root.handlers), root.level
     import faulthandler
@@ -287,7 +335,7 @@ def test_the_log_is_written_in_utf_8(tmp_path):
     was_enabled = faulthandler.is_enabled()
     try:
         with set_up_logging(tmp_path):
-            logging.getLogger("app.test").info("模型 loaded")
+            logging.getLogger("app.test").info("%s loaded", name)
     finally:
         for handler in root.handlers:
             if handler not in before[0]:
@@ -297,4 +345,4 @@ def test_the_log_is_written_in_utf_8(tmp_path):
         faulthandler.disable()
         if was_enabled:
             faulthandler.enable(sys.__stderr__)
-    assert "INFO app.test: 模型 loaded" in (tmp_path / "window.log").read_text("utf-8")
+    assert f"INFO app.test: {logged} loaded" in (tmp_path / "window.log").read_text("utf-8")

@@ -79,6 +79,15 @@ def test_an_unreadable_file_is_kept_aside(qapp, path, content):
     assert Settings(path).get(THEME) == "dark"
 
 
+def test_half_a_surrogate_pair_in_the_file_does_not_stop_what_is_written_later(qapp, path):
+    path.parent.mkdir()
+    path.write_text('{"last_model": "/models/\\ud800.gguf", "theme": "dark"}', "utf-8")
+    made = Settings(path)
+    made.set(TEMPERATURE, 0.3)
+    again = Settings(path)
+    assert (again.get(LAST_MODEL), again.get(THEME), again.get(TEMPERATURE)) == ("", "dark", 0.3)
+
+
 def test_every_default_is_accepted():
     for setting in SETTINGS:
         assert setting.accepts(setting.default), setting.key

@@ -6,8 +6,8 @@ import itertools
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from PySide6.QtGui import QColor, QFontInfo
-from PySide6.QtWidgets import QApplication, QLabel, QPushButton
+from PySide6.QtGui import QColor, QFont, QFontInfo, QFontMetrics
+from PySide6.QtWidgets import QApplication, QLabel, QMessageBox, QPushButton, QStyle, QStyleOptionButton
 
 from app.ui.stylesheet import style_sheet
 from app.ui.theme import DARK, LIGHT, Theme, mix, monospace_font, set_kind, set_role, text_points
@@ -120,6 +120,34 @@ def test_what_is_hidden_while_the_look_changes_has_the_new_colours_when_it_is_se
         for label in (seen, never_seen):
             label.show()
             assert label.palette().windowText().color().name() == DARK.muted_text.name()
+    finally:
+        qapp.setStyleSheet("")  # see `Theme._dress`
+        qapp.setStyleSheet(sheet)
+        qapp.setStyle(style)
+        qapp.setPalette(palette)
+        qapp.setFont(font)
+
+
+def test_a_button_of_a_message_has_no_picture_and_room_for_its_words_also_as_the_default(qapp, qtbot):
+    style, sheet, palette, font = qapp.style().objectName(), qapp.styleSheet(), qapp.palette(), qapp.font()
+    try:
+        Theme(forced="light").apply(qapp)
+        box = QMessageBox(QMessageBox.Icon.Warning, "Problem", "What happened.", QMessageBox.StandardButton.Ok)
+        qtbot.addWidget(box)
+        box.setDetailedText("The evidence.")
+        box.show()
+        for button in box.buttons():
+            button.setFocus()  # what has the focus is the default, whose words are bold
+            for _ in range(2):
+                option = QStyleOptionButton()
+                button.initStyleOption(option)
+                room = button.style().subElementRect(QStyle.SubElement.SE_PushButtonContents, option, button)
+                bold = QFont(button.font())
+                bold.setWeight(QFont.Weight.DemiBold)
+                assert QFontMetrics(bold).horizontalAdvance(button.text().replace("&", "")) <= room.width()
+                assert button.icon().isNull()
+                if box.buttonRole(button) is QMessageBox.ButtonRole.ActionRole:
+                    button.click()  # its words change
     finally:
         qapp.setStyleSheet("")  # see `Theme._dress`
         qapp.setStyleSheet(sheet)
