@@ -70,7 +70,7 @@ def test_several_processes_create_and_fill_the_same_file_together(path, start_wr
         for number in range(count):
             last = store.add_message(mine, last, "user", f"message {number}")
         for writer in writers:
-            assert writer.wait(30) == 0
+            assert writer.wait(240) == 0
         expected = [f"message {number}" for number in range(count)]
         rows = store.conversations()
         assert len(rows) == children + 1

@@ -153,6 +153,7 @@ def test_a_pool_and_its_hits_are_told(home):
     assert result["steady_per_gib_vram"] > 0
 
 
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.skipif(sys.platform == "win32", reason="a console's Ctrl-C cannot be sent to one process there")
 def test_ctrl_c_gives_what_was_measured_marked_incomplete(home):
     arguments = ("bench", home / MODEL, "--quick", "--rounds", 40, "--threads", 1, "--gpu", "none", "--json")
@@ -161,7 +162,7 @@ def test_ctrl_c_gives_what_was_measured_marked_incomplete(home):
             if line.startswith("[3/"):
                 process.send_signal(signal.SIGINT)
                 break
-        out, _ = process.communicate(timeout=120)
+        out, _ = process.communicate(timeout=300)
     assert process.returncode == 0
     told = json.loads(out)
     assert told["complete"] is False

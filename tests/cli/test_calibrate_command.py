@@ -85,6 +85,7 @@ def test_bad_values_are_told(home, arguments, words):
     assert words in done.stderr
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_ends_it_without_a_record(tmp_path):
     process = subprocess.Popen(
         [sys.executable, "-m", "app", "calibrate", "--gpu", "none", "--seconds", "600", "--json"],
@@ -96,7 +97,7 @@ def test_ctrl_c_ends_it_without_a_record(tmp_path):
     with pytest.raises(subprocess.TimeoutExpired):
         process.wait(3)
     process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=60)
+    out, _ = process.communicate(timeout=300)
     assert process.returncode == 2
     assert json.loads(out)["error"]["code"] == "cancelled"
     assert not list(tmp_path.rglob("calibration-*.json"))

@@ -71,7 +71,7 @@ def why(found, rule):
 def test_a_file_that_does_not_answer_is_a_problem_and_the_machine_is_judged_all_the_same(run, model):
     begin = time.monotonic()
     found = run(model)
-    assert time.monotonic() - begin < 30, "of which the engine's start takes most"
+    assert time.monotonic() - begin < 120, "the file alone would take for ever; the engine's start takes most"
     (hint,) = of(found, "silent-disk")
     assert hint["severity"] == "problem"
     assert str(model) in hint["evidence"]
@@ -123,22 +123,23 @@ def test_an_engine_that_stops_working_while_it_loads_is_told_and_the_rest_too(ru
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no signal that stops a process")
 def test_an_engine_that_neither_computes_nor_reads_is_given_up(monkeypatch):
-    monkeypatch.setattr(patience, "LOOK_SECONDS", 0.05)
-    monkeypatch.setattr(patience, "IDLE_SECONDS", 0.5)
     with PatientClient() as client:
         os.kill(client.pid, signal.SIGSTOP)
-        try:
-            with pytest.raises(StillError) as caught:
-                client.request(protocol.ListDevices, protocol.Devices)
-        finally:
-            os.kill(client.pid, signal.SIGCONT)
+        with monkeypatch.context() as hurried:  # else it may have to wait for its turn
+            hurried.setattr(patience, "LOOK_SECONDS", 0.05)
+            hurried.setattr(patience, "IDLE_SECONDS", 0.5)
+            try:
+                with pytest.raises(StillError) as caught:
+                    client.request(protocol.ListDevices, protocol.Devices)
+            finally:
+                os.kill(client.pid, signal.SIGCONT)
         assert client.request(protocol.ListDevices, protocol.Devices).build.ggml, "it goes on when it is let go"
     assert caught.value.seconds >= 0.5
 
 
 def test_an_engine_that_works_is_waited_for(monkeypatch, tmp_path):
     monkeypatch.setattr(patience, "LOOK_SECONDS", 0.05)
-    monkeypatch.setattr(patience, "IDLE_SECONDS", 0.5)
+    monkeypatch.setattr(patience, "IDLE_SECONDS", 2.0)  # for so long a busy machine lets nobody wait
     child = tmp_path / "child.py"
     child.write_text(
         "import os, sys, time\n"
@@ -148,7 +149,7 @@ def test_an_engine_that_works_is_waited_for(monkeypatch, tmp_path):
         "    sys.stdout.flush()\n"
         "say(protocol.Ready(id=0, protocol=protocol.PROTOCOL_VERSION, pid=os.getpid()))\n"
         "request = protocol.decode_request(sys.stdin.buffer.readline())\n"
-        "end = time.process_time() + 2\n"
+        "end = time.process_time() + 4\n"
         "while time.process_time() < end:\n"
         "    sum(range(10000))\n"
         "say(protocol.LoadProgress(id=request.id, fraction=1.0))\n"

@@ -117,7 +117,7 @@ def test_a_conversation_whose_model_file_is_cut_ends_with_the_reason_in_words(ho
             while not (line := process.stderr.readline()).startswith("[4 tokens"):
                 assert line, "it ended before it answered"
             os.truncate(model, 1_000_000)
-            _, errors = process.communicate("And again?\n", timeout=120)
+            _, errors = process.communicate("And again?\n", timeout=300)
         finally:
             process.kill()
     assert process.returncode == EXIT_MODEL

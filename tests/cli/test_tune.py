@@ -58,13 +58,14 @@ def test_nothing_is_searched_where_nothing_can_be_kept(model):
         folder.rmdir()
     folder.write_text("a file in place of the folder")
     running = tune(model, "--minutes", 600)
-    output, errors = running.communicate(timeout=120)
+    output, errors = running.communicate(timeout=300)
     folder.unlink()
     assert running.returncode == 2
     assert json.loads(output)["error"]["code"] == "folder_not_writable"
     assert "search" not in errors
 
 
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.skipif(sys.platform == "win32", reason="signals to a console's group")
 def test_ctrl_c_ends_it_with_what_there_is(model):
     running = tune(model, "--minutes", 60, start_new_session=True)
@@ -74,7 +75,7 @@ def test_ctrl_c_ends_it_with_what_there_is(model):
         assert line, "it ended before the second trial"
         seen += line
     os.killpg(running.pid, signal.SIGINT)
-    output, errors = running.communicate(timeout=120)
+    output, errors = running.communicate(timeout=300)
     assert running.returncode == 0, errors
     result = json.loads(output)
     assert result["cancelled"]
@@ -85,7 +86,7 @@ def test_ctrl_c_ends_it_with_what_there_is(model):
 @pytest.mark.parametrize("minutes", ["0", "-1", "nan", "inf", "soon", "99999"])
 def test_impossible_times_are_refused(model, minutes):
     running = tune(model, f"--minutes={minutes}")
-    _, errors = running.communicate(timeout=60)
+    _, errors = running.communicate(timeout=300)
     assert running.returncode == 2
     assert "minutes" in errors
 

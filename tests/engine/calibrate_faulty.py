@@ -22,6 +22,7 @@ def main() -> None:
     faulty = FaultyDevice(sys.argv[1])
     # What is tested is what becomes of failures: little memory makes that quick.
     calibrate._LEAST_WEIGHTS = calibrate._MOST_WEIGHTS = 24 * MIB
+    calibrate._BATCHES = (32,)
     calibrate._MOST_BATCH_SECONDS = 60.0  # a busy machine takes its time
     gpu = Gpu(
         name="Faulty", backend=DEVICE, device=DEVICE, kind=GpuKind.DISCRETE, total_bytes=1 << 30, free_bytes=1 << 30
@@ -32,10 +33,8 @@ def main() -> None:
         faulty.heal()
         if fault:
             faulty.fail(fault, nth)
-        seconds = 5.0 if fault else 120.0  # far more than it takes: everything must be measured
-        request = protocol.Calibrate(
-            id=1, types=("q4_0",), threads=(1,), devices=(DEVICE,), seconds=seconds, machine="m"
-        )
+        # Far more than it takes: everything must be measured, or the failure be met.
+        request = protocol.Calibrate(id=1, types=("q4_0",), threads=(1,), devices=(DEVICE,), seconds=120.0, machine="m")
         found = calibrate.Calibrator(request, (gpu,), "engine", lambda _event: None, lambda: False).run()
         told.append({"calibration": msgspec.to_builtins(found), "buffers": faulty.buffers()})
     del process

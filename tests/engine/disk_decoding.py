@@ -33,6 +33,7 @@ from app.engine.cache import ExpertDevice, Phase, Residency, library_path
 from app.engine.cache_types import MemoryStruct
 
 SHARE = 0.3
+LEAST_ORDERS = 50
 _CAP_IPC_LOCK = 14  # Linux
 _CAPABILITY_VERSION = 0x20080522
 
@@ -60,8 +61,10 @@ def orders(device: ExpertDevice, context: Context, _path: Path) -> dict[str, Any
     thread.start()
     try:
         logits = decode_batches(context, BATCHES, device)
-        for _ in range(3):
+        passes = 0
+        while passes < 3 or given <= LEAST_ORDERS:  # a busy machine lets the other thread wait
             assert np.array_equal(decode_batches(context, BATCHES, device), logits)
+            passes += 1
     finally:
         ended.set()
         thread.join()

@@ -43,3 +43,17 @@ def stop_after(client, kind, messages):
         if isinstance(event, protocol.Finished):
             return time.monotonic() - asked, event
     raise AssertionError("no end")
+
+
+def stopped_within(seconds, client, kind, messages):
+    """As `stop_after`: of a few answers the first that ended within `seconds`, or the last.
+
+    Who does not listen is late every time; another program delays one now and then. Each is a new conversation.
+    """
+    for number in range(5):
+        first, *rest = messages
+        new = protocol.Message(role=first.role, content=f"{number}. {first.content}")
+        taken, finished = stop_after(client, kind, (new, *rest))
+        if taken < seconds:
+            break
+    return taken, finished

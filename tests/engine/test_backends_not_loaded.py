@@ -28,5 +28,5 @@ def test_of_the_engine_that_is_installed_every_backend_loads():
         "from app.engine.ggml import Ggml, library_folder, not_loaded; "
         "ggml = Ggml(); ggml.load_backends(); print(not_loaded(library_folder(), ggml.backends()))"
     )
-    done = subprocess.run([sys.executable, "-c", ask], check=False, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", ask], check=False, capture_output=True, text=True, timeout=240)
     assert done.stdout.strip() == "()", done.stderr

@@ -47,7 +47,7 @@ def test_stock_llama_routes_every_token_as_the_trace_says(quantisation, tmp_path
     synthetic_model.write_model(model, shape)
     np.save(ids_file, ids)
     subprocess.run(
-        [sys.executable, str(BENCH / "stock_routing.py"), str(model), str(ids_file), str(out)], check=True, timeout=120
+        [sys.executable, str(BENCH / "stock_routing.py"), str(model), str(ids_file), str(out)], check=True, timeout=240
     )
     seen = np.load(out)
     intended = routing_trace.intended_counts(shape.routing, ids)

@@ -292,6 +292,6 @@ def test_a_long_random_drive_of_the_native_policy_runs_clean_under_sanitizers(tm
         "-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all",
         str(TESTS / "policy_test.cpp"), "-o", str(program),
     )  # fmt: skip
-    done = subprocess.run([str(program)], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run([str(program)], capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "ok"

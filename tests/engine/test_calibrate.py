@@ -39,7 +39,7 @@ def calibrated(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
     with EngineClient() as client:
         request = client.send(protocol.Calibrate, **REQUEST | {"seconds": 30.0}, disk_folder=str(folder))
-        events = list(client.events(request, protocol.Calibrated, timeout=120))
+        events = list(client.events(request, protocol.Calibrated, timeout=240))
     assert not list(folder.iterdir()), "what was written for the disk is gone"
     return events[:-1], events[-1].calibration
 
@@ -101,7 +101,7 @@ def test_a_calibration_frees_the_loaded_model_and_can_be_cancelled(demo_model):
         client.request(protocol.Load, protocol.Loaded, plan=plan_for(demo_model))
         request = client.send(protocol.Calibrate, **REQUEST | {"seconds": 60.0})
         with pytest.raises(AppError) as cancelled:
-            for event in client.events(request, protocol.Calibrated, timeout=60):
+            for event in client.events(request, protocol.Calibrated, timeout=240):
                 assert isinstance(event, protocol.CalibrateProgress)
                 client.send(protocol.Cancel, target=request)
         assert cancelled.value.code is ErrorCode.CANCELLED
@@ -145,7 +145,7 @@ def test_an_engine_without_the_expert_device_says_that_it_cannot_measure():
 def faulty(tmp_path_factory):
     """By fault: the calibration, and allocations that were not freed."""
     library = faulty_device(tmp_path_factory.mktemp("faulty"))
-    told = json.loads(run_child(PROGRAM, str(library), json.dumps(FAULTS)).splitlines()[-1])
+    told = json.loads(run_child(PROGRAM, str(library), json.dumps(FAULTS), timeout=900).splitlines()[-1])
     calibrations = [msgspec.convert(case["calibration"], Calibration) for case in told]
     return dict(zip(FAULTS, zip(calibrations, (case["buffers"] for case in told), strict=True), strict=True))
 

@@ -1,6 +1,7 @@
 """Dry runs beside real loads: what llama.cpp said that it would allocate is what it allocates."""
 
 import inspect
+import time
 
 import msgspec
 import pytest
@@ -114,9 +115,10 @@ def test_a_loaded_model_stays_loaded_and_answers_as_before(loaded, demo_model):
     before = answer(loaded).text
     facts = read_facts(demo_model)
     other = plan_for(demo_model, n_ctx=2048, residency="repacked", expert_lanes=dict.fromkeys(facts.moe_layers, "CPU"))
+    begin = time.monotonic()
     ran = ask(loaded, other)
+    assert 0 < ran.seconds < time.monotonic() - begin
     assert sizes(ran.buffers)["CPU", "kv"] == 45 * MIB
-    assert ran.seconds < 20
     assert answer(loaded).text == before
     counts = loaded.request(protocol.ReadRouting, protocol.Routing)
     assert sum(map(sum, counts.decode.values())) > 0

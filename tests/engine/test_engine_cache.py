@@ -4,7 +4,6 @@ The pool lies on a second CPU device, so that the answers' numbers are the CPU's
 """
 
 import os
-import time
 
 import msgspec
 import pytest
@@ -164,17 +163,17 @@ def test_a_new_policy_is_answered_at_once_and_told_from_then_on(pooled):
 
 
 def test_orders_are_answered_while_an_answer_is_computed(pooled):
-    request = pooled.send(protocol.Generate, messages=QUESTION, sampling=GREEDY, max_tokens=200)
+    request = pooled.send(protocol.Generate, messages=QUESTION, sampling=GREEDY, max_tokens=900)
     for event in pooled.events(request, protocol.Finished):
         if isinstance(event, protocol.Token):
             break
-    asked = time.monotonic()
     first = read(pooled)
     pooled.request(protocol.SetPolicy, protocol.CacheFacts, policy=EAGER)
     pooled.request(protocol.SetTrace, protocol.TraceState, path="")
-    assert time.monotonic() - asked < 2.0
     second = read(pooled, since=first.next_batch)
     pooled.send(protocol.Cancel, target=request)
+    *_, finished = pooled.events(request, protocol.Finished)
+    assert finished.stop_reason == "stopped", "it was computed until then"
     assert second.next_batch >= first.next_batch
     assert all(batch.index >= first.next_batch for batch in second.batches)
 

@@ -15,6 +15,6 @@ print(repr(os.read(0, 100)), repr(requests.readline()), requests.fileno() > 2, o
 
 def test_only_the_requests_reader_gets_what_comes_in_on_standard_input():
     done = subprocess.run(
-        [sys.executable, "-c", WORDS], input=b"a request\n", capture_output=True, cwd=ROOT, check=True, timeout=60
+        [sys.executable, "-c", WORDS], input=b"a request\n", capture_output=True, cwd=ROOT, check=True, timeout=240
     )
     assert done.stdout.decode().split("\n")[0] == "b'' b'a request\\n' True False"

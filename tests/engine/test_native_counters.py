@@ -22,7 +22,7 @@ def test_counters_run_clean_with_one_writer_and_several_readers(tmp_path, saniti
          "-o", str(program)],
         check=True,
     )  # fmt: skip
-    done = subprocess.run([str(program)], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run([str(program)], capture_output=True, text=True, timeout=240, check=False)
     if done.returncode != 0 and "unexpected memory mapping" in done.stderr:
         pytest.skip("ThreadSanitizer cannot run with this kernel's address randomisation")
     assert done.returncode == 0, done.stderr

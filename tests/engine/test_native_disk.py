@@ -19,7 +19,7 @@ def run(folder: Path, files: tuple[str, ...], sanitizer: str, *arguments: str) -
     sources = [str((SOURCES if name.endswith("_test.cpp") else NATIVE) / name) for name in files]
     flags = [f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all"] if sanitizer else []
     compile_with_ggml(program, "-g", "-O1", *flags, *sources, "-pthread")
-    done = subprocess.run([str(program), *arguments], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run([str(program), *arguments], capture_output=True, text=True, timeout=240, check=False)
     if done.returncode != 0 and "unexpected memory mapping" in done.stderr:
         pytest.skip("ThreadSanitizer cannot run with this kernel's address randomisation")
     assert done.returncode == 0, done.stderr[-6000:]

@@ -17,7 +17,7 @@ def test_copies_facts_and_decisions_run_clean_from_all_their_threads(tmp_path, s
     compile_with_ggml(
         program, "-g", "-O1", f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all", *map(str, FILES), "-pthread"
     )
-    done = subprocess.run([str(program)], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run([str(program)], capture_output=True, text=True, timeout=240, check=False)
     if done.returncode != 0 and "unexpected memory mapping" in done.stderr:
         pytest.skip("ThreadSanitizer cannot run with this kernel's address randomisation")
     assert done.returncode == 0, done.stderr[-6000:]

@@ -11,6 +11,6 @@ def test_random_and_damaged_routings_run_clean_under_sanitizers(tmp_path):
         "-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all",
         str(TESTS / "simulator_test.cpp"), str(NATIVE / "simulate.cpp"), "-o", str(program),
     )  # fmt: skip
-    done = subprocess.run([str(program)], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run([str(program)], capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "ok"

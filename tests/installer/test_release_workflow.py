@@ -298,7 +298,7 @@ def test_the_source_of_what_the_runtime_links_goes_out_with_it_when_it_is_genuin
     fetches = checkout / "scripts" / "common" / "install-dependencies.sh"
     fetches.parent.mkdir(parents=True)
     fetches.write_text(FETCHES.format(address=tmp_path.as_uri(), digest=digest, other="0" * 64))
-    own = ["-c", "user.name=a", "-c", "user.email=a@b.test"]
+    own = ["-c", "user.name=a", "-c", "user.email=a@b.test", "-c", "commit.gpgsign=false"]
     for command in (["init", "-q"], ["add", "."], [*own, "commit", "-qm", "all"]):
         subprocess.run(["git", *command], cwd=checkout, check=True)
     script.write_text(step["run"])

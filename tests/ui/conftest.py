@@ -4,6 +4,7 @@ Factories are plain functions in `ui_factories`; here they become fixtures. Ever
 leaves a child process, a busy thread pool or a running thread behind.
 """
 
+import contextlib
 import gc
 import os
 import sys
@@ -16,10 +17,13 @@ import psutil
 import pytest
 import shiboken6
 from PySide6.QtCore import QThreadPool
+from pytestqt.qtbot import QtBot
 from ui_factories import make_facts as _make_facts
 from ui_factories import make_machine as _make_machine
 
 GARBAGE_BETWEEN_TESTS = 50_000
+PATIENCE_MILLISECONDS = 60_000
+LEAVING_MILLISECONDS = 5_000
 SCRIPTED_ENGINE = Path(__file__).with_name("scripted_engine.py")
 
 
@@ -30,6 +34,32 @@ def home(tmp_path, monkeypatch):
     folder.mkdir()
     monkeypatch.setenv("EXPERT_LANES_HOME", str(folder))
     return folder
+
+
+class PatientBot(QtBot):
+    """Waits for what a test names, for a minute at least.
+
+    A wait ends with what it waits for, or the test has failed: on a busy machine a shorter limit would only let it fail
+    by chance. What must be quick is measured where it is tested.
+    """
+
+    def waitSignal(self, signal, *, timeout=0, **options):  # noqa: N802 - pytest-qt's names
+        return super().waitSignal(signal, timeout=max(timeout, PATIENCE_MILLISECONDS), **options)
+
+    def waitSignals(self, signals, *, timeout=0, **options):  # noqa: N802
+        return super().waitSignals(signals, timeout=max(timeout, PATIENCE_MILLISECONDS), **options)
+
+    def waitUntil(self, callback, *, timeout=0):  # noqa: N802
+        return super().waitUntil(callback, timeout=max(timeout, PATIENCE_MILLISECONDS))
+
+    def waitExposed(self, widget, *, timeout=0):  # noqa: N802
+        return super().waitExposed(widget, timeout=max(timeout, PATIENCE_MILLISECONDS))
+
+
+@pytest.fixture
+def qtbot(qapp, request):
+    """pytest-qt's, with patience."""
+    return PatientBot(request)
 
 
 @pytest.fixture(autouse=True)
@@ -46,26 +76,37 @@ def nothing_left_running():
     """Fail the test that leaves a child process, a busy thread pool or a running thread."""
     before = set(threading.enumerate())
     yield
-    children = [child for child in psutil.Process().children() if child.status() != psutil.STATUS_ZOMBIE]
+    children = [child for child in psutil.Process().children() if alive(child)]
     busy = [
         pool
         for pool in gc.get_objects()
         if isinstance(pool, QThreadPool) and shiboken6.isValid(pool) and pool.activeThreadCount()
     ]
     for child in children:
-        child.kill()
-    for pool in busy:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            child.kill()
+    # A function that has told its result may not have left its thread yet.
+    held = [pool for pool in busy if not pool.waitForDone(LEAVING_MILLISECONDS)]
+    for pool in held:
         pool.waitForDone()
     # Python does not see a pool's threads end, and keeps a dummy of each that it met.
     started = [
         thread for thread in set(threading.enumerate()) - before if not isinstance(thread, threading._DummyThread)
     ]
     for thread in started:
-        thread.join(2)
+        thread.join(LEAVING_MILLISECONDS / 1000)
     running = [thread for thread in started if thread.is_alive()]
     assert not children, f"child processes left running: {children}"
-    assert not busy, f"{len(busy)} thread pools left busy"
+    assert not held, f"{len(held)} thread pools left busy"
     assert not running, f"threads left running: {running}"
+
+
+def alive(child):
+    """Whether it has not ended, nor was ended meanwhile."""
+    try:
+        return child.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 @pytest.fixture

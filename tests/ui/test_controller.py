@@ -241,8 +241,8 @@ def test_an_engine_that_never_lists_its_devices_is_ended_and_the_machine_measure
 
 
 def test_a_busy_engine_may_take_its_time_to_list_its_devices(loaded_controller, qtbot):
-    controller = loaded_controller("--load-ms", 400)
-    controller._chooser._patience.setInterval(50)
+    controller = loaded_controller("--load-ms", 1200)
+    controller._chooser._patience.setInterval(500)
     failures = seen(controller.failed)
     controller.load()
     with qtbot.waitSignal(controller.machine_changed, timeout=PATIENCE):

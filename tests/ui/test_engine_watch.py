@@ -17,14 +17,17 @@ from app.ui.truth_line import TruthLine
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="processes cannot be stopped for a while there")
 
 
-@pytest.fixture
-def quick(monkeypatch):
-    """Checks that need not be waited for."""
-    monkeypatch.setattr(engine_watch, "CHECK_MILLISECONDS", 20)
+def hang(qtbot, controller):
+    """Stop the engine until that is told; the checks are quick only meanwhile, for it may have to wait for its turn."""
+    checks = controller.engine_watch._check
+    with qtbot.waitSignal(controller.engine_watch.silent, timeout=PATIENCE):
+        os.kill(controller.engine.pid, signal.SIGSTOP)
+        checks.setInterval(20)
+    checks.setInterval(engine_watch.CHECK_MILLISECONDS)
 
 
 @pytest.fixture
-def hanging(qtbot, loaded_controller, theme, quick):
+def hanging(qtbot, loaded_controller, theme):
     """A controller whose engine hangs, with its chat and its truth line, once that is told."""
     controller = loaded_controller("--tokens", 4)
     page, line = ChatPage(controller, theme), TruthLine(controller)
@@ -32,8 +35,7 @@ def hanging(qtbot, loaded_controller, theme, quick):
     qtbot.addWidget(line)
     page.show()
     answer(qtbot, controller)
-    with qtbot.waitSignal(controller.engine_watch.silent, timeout=PATIENCE):
-        os.kill(controller.engine.pid, signal.SIGSTOP)
+    hang(qtbot, controller)
     yield controller, page, line
     if controller.engine.pid:
         os.kill(controller.engine.pid, signal.SIGCONT)
@@ -76,15 +78,14 @@ def test_ending_a_silent_engine_offers_what_every_failed_engine_does(qtbot, hang
         again.click()
 
 
-def test_an_engine_that_hangs_in_an_answer_is_told_too(qtbot, loaded_controller, theme, quick):
+def test_an_engine_that_hangs_in_an_answer_is_told_too(qtbot, loaded_controller, theme):
     controller = loaded_controller("--tokens", 400, "--token-ms", 5)
     page = ChatPage(controller, theme)
     qtbot.addWidget(page)
     page.show()
     with qtbot.waitSignal(controller.token, timeout=PATIENCE):
         controller.ask("Hello?")
-    with qtbot.waitSignal(controller.engine_watch.silent, timeout=PATIENCE):
-        os.kill(controller.engine.pid, signal.SIGSTOP)
+    hang(qtbot, controller)
     assert "has answered nothing" in page.banner.text
     controller.engine_watch.end_silent()
     until(qtbot, lambda: controller.state == FAILED)

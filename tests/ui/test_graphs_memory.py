@@ -14,11 +14,11 @@ PATIENCE = 10_000
 
 @pytest.fixture
 def make_panel(loaded_controller, theme, qtbot):
-    """`make_panel(**of_the_plan)`: a shown panel that measures; the answers are long."""
+    """`make_panel(**of_the_plan)`: a shown panel that measures; the answers go on until they are stopped."""
     made = []
 
     def make(**wishes):
-        controller = loaded_controller("--memory-mib", 16, "--tokens", 600, "--token-ms", 5)
+        controller = loaded_controller("--memory-mib", 16, "--tokens", 100_000, "--token-ms", 5)
         load_mapped(controller, qtbot, **wishes)
         panel = GraphsPanel(controller, theme)
         qtbot.addWidget(panel)

@@ -137,7 +137,7 @@ def test_a_mapped_file_is_not_told_as_allocated_memory(loaded_controller):
 
 def test_an_engine_deaf_to_the_footers_cancel_can_be_ended(make_panel, monkeypatch, qtbot, loaded_controller, theme):
     monkeypatch.setattr(widgets, "CANCEL_MILLISECONDS", 100)
-    controller = loaded_controller("--load-ms", 200, "--deaf")
+    controller = loaded_controller("--load-ms", 1500, "--deaf")
     panel = LanesPanel(controller, theme)
     qtbot.addWidget(panel)
     panel.resize(1100, 600)

@@ -72,7 +72,7 @@ def test_where_all_fit_all_are_in_the_cpu_lane_and_nothing_is_read(make_panel, q
 
 
 def test_the_head_of_the_cpu_lane_tells_what_is_in_memory_and_what_reading_costs(make_panel, qtbot):
-    panel = make_panel(*HALF, "--tokens", 400, "--token-ms", 4)
+    panel = make_panel(*HALF, "--tokens", 100_000, "--token-ms", 4)
     until_said(qtbot, panel, "0 B of 32.0 MiB of experts in memory or being read (budget 16.0 MiB)")
     panel._controller.ask("Hello?")
     until_said(qtbot, panel, "16.0 MiB of 32.0 MiB of experts in memory or being read (budget 16.0 MiB), ")

@@ -181,7 +181,7 @@ def test_applying_reloads_with_the_edited_plan_and_the_gpu_rows_are_uncounted(lo
 
 
 def test_loading_shows_progress_and_what_is_moved_meanwhile_is_told_after_it(loaded_controller, make_dock, qtbot):
-    controller = loaded_controller("--load-ms", 300)
+    controller = loaded_controller("--load-ms", 1500)
     panel = make_dock(controller).content
     with qtbot.waitSignal(controller.load_progress, timeout=PATIENCE):
         panel.footer.apply_wanted.emit()

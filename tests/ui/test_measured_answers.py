@@ -85,7 +85,7 @@ def test_an_answer_that_is_no_evidence_is_told_on_both_with_the_reason(
 
 
 def test_an_answer_during_which_the_pool_changed_tells_of_no_plan(qtbot, pool_loaded, open_page):
-    controller = pool_loaded("--tokens", 40, "--token-ms", 10)
+    controller = pool_loaded("--tokens", 40, "--token-ms", 40)
     page = open_page(controller)
     plan = controller.loaded_plan
     with qtbot.waitSignal(controller.finished, timeout=PATIENCE):

@@ -121,7 +121,7 @@ def test_a_request_from_before_the_window_was_ready_is_not_lost(loaded_controlle
 
 
 def test_while_an_answer_comes_a_file_waits_and_the_last_one_counts(loaded_controller, open_window, qtbot):
-    controller = loaded_controller("--tokens", 30, "--token-ms", 10)
+    controller = loaded_controller("--tokens", 30, "--token-ms", 50)
     window, opening = open_window(controller)
     window.show_chat()
     with qtbot.waitSignal(controller.token, timeout=10000):
@@ -230,7 +230,7 @@ def start(home, model):
         capture_output=True,
         text=True,
         env=environment,
-        timeout=60,
+        timeout=240,
         cwd=home,
     )
 

@@ -31,7 +31,7 @@ def test_what_was_loaded_otherwise_than_planned_teaches_nothing(loaded_controlle
 
 @pytest.mark.parametrize("back", [False, True])
 def test_an_answer_during_which_the_pool_changed_teaches_nothing_and_the_next_one_does(loaded_controller, qtbot, back):
-    controller = loaded_controller("--tokens", 40, "--token-ms", 10)
+    controller = loaded_controller("--tokens", 40, "--token-ms", 40)
     memory = SpeedMemory(controller)
     memory._loaded(controller.loaded_report)
     plan = controller.loaded_plan
