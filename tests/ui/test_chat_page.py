@@ -146,7 +146,7 @@ def test_a_question_that_cannot_be_stored_comes_back_into_the_composer(
 
 
 def test_an_answer_streams_in_and_ends_with_its_figures(loaded_controller, make_page, qtbot):
-    controller = loaded_controller("--tokens", 30, "--token-ms", 5)
+    controller = loaded_controller("--tokens", 30, "--token-ms", 30)
     page = make_page(controller)
     lengths = set()
     controller.token.connect(lambda _text: lengths.add(len(last_answer(page).text)))
@@ -249,7 +249,8 @@ def test_a_refused_question_is_told_without_load_buttons(loaded_controller, make
     write(qtbot, page, "Too long?")
     with qtbot.waitSignal(controller.failed, timeout=10000):
         qtbot.keyClick(page.composer.edit, Qt.Key.Key_Return)
-    assert "Start a new conversation" in page.banner.text
+    assert "start a new conversation" in page.banner.text
+    assert page.composer.text == "Too long?", "to be shortened, or asked in another one"
     texts = [found.text() for found in page.banner.findChildren(QPushButton) if not found.isHidden()]
     assert "Load again" not in texts
     qtbot.mouseClick(button(page.banner, "Show details"), Qt.MouseButton.LeftButton)

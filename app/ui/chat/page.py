@@ -1,5 +1,6 @@
 """The chat page: conversations beside, the transcript, what went wrong, and the composer."""
 
+import contextlib
 import logging
 from typing import TYPE_CHECKING
 
@@ -8,7 +9,7 @@ from PySide6.QtGui import QKeySequence, QShortcut, QShowEvent
 from PySide6.QtWidgets import QHBoxLayout, QPushButton, QStackedWidget, QVBoxLayout, QWidget
 
 from app.engine.protocol import Finished, PromptProgress
-from app.errors import AppError
+from app.errors import AppError, ErrorCode
 from app.ui.banner import Banner
 from app.ui.chat.answer import figures_of
 from app.ui.chat.composer import Composer
@@ -216,6 +217,15 @@ class ChatPage(QWidget):
         actions = self._rescue_buttons() if self._controller.state == FAILED else ()
         self._told_silent = False  # what takes the banner now is not taken away by an engine that answers again
         self.banner.tell(error, actions)
+        if error.code is ErrorCode.CONTEXT_FULL:
+            self._give_back()
+
+    def _give_back(self) -> None:
+        """Put a question that had no room back into the composer, to be shortened or asked elsewhere."""
+        with contextlib.suppress(AppError):  # a store that cannot be read tells it itself
+            messages = self._conversation.messages()
+            if len(messages) > 1 and not messages[-1].content and not self.composer.text:
+                self.composer.set_text(messages[-2].content)
 
     def _silent(self, silence: AppError | None) -> None:
         """The engine does not answer: say so, and leave it to the user whether to wait; or it answers again."""
