@@ -177,6 +177,8 @@ def _run_window(
     recovered_from = controller.conversation.store.recovered_from
     if recovered_from is not None:
         _tell(_recovered(recovered_from), _GOES_ON_EMPTY)
+    if settings.kept_aside is not None:
+        _tell(_reset(settings.kept_aside), _GOES_ON_ANEW)
     try:
         return application.exec()
     finally:
@@ -214,10 +216,16 @@ def _forced_look(settings: Settings) -> str | None:
 
 
 _GOES_ON_EMPTY = "The app goes on with an empty list. If you have a copy of the file, you can put it back."
+_GOES_ON_ANEW = "The app goes on. If you have a copy of the file, you can put it back while the app is closed."
 
 
 def _recovered(aside: Path) -> AppError:
     return AppError(ErrorCode.STORE_UNREADABLE, f"The saved conversations were damaged; the file is kept as {aside}.")
+
+
+def _reset(aside: Path) -> AppError:
+    words = f"The settings could not be read: those of a first start are used. The file is kept as {aside}."
+    return AppError(ErrorCode.STORE_UNREADABLE, words)
 
 
 def _tell(error: AppError, advice: str = "") -> None:

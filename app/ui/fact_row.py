@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QWidget
 from app.ui.theme import GRID
 from app.ui.widgets import ElidedLabel
 
+LEAST_WIDTH = 4 * GRID
 PADDING = 18
 """Pixels beside the words of a label in the status bar, by its style sheet, and a little more."""
 
@@ -27,7 +28,7 @@ class Fact(ElidedLabel):
         self.short = ""
         self._name = ""
         self.setSizePolicy(QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Preferred)
-        self.setMinimumWidth(4 * GRID)
+        self.setMinimumWidth(LEAST_WIDTH)
 
     def set_name(self, name: str) -> None:
         """What it is about, for screen readers."""
@@ -55,7 +56,8 @@ class FactRow(QWidget):
 
         Args:
             facts: All of them.
-            leaving: The same, the one that is shortened or left out first as the first.
+            leaving: The same, the one that is shortened or left out first as the first. The last one is seen whole
+                where it needs no more than half of the row.
             parent: Whose child it is.
         """
         super().__init__(parent)
@@ -93,6 +95,9 @@ class FactRow(QWidget):
         for fact, said in words.items():
             fact.setText(said)
             fact.setVisible(bool(said))
+        # Where even the short words have no room all ends in ellipses, but for the last one: it would tell nothing.
+        last = self._leaving[-1]
+        last.setMinimumWidth(max(LEAST_WIDTH, min(self._needed({last: words[last]}), self.width() // 2)))
         self.setAccessibleName(self.text)
         self.layout().activate()  # at once: labels that come and go are not seen in a wrong place first
 

@@ -115,6 +115,9 @@ class Settings(QObject):
     A file that cannot be read is kept aside and the defaults are used; a value out of its range is
     replaced by its default; both are logged.
 
+    Attributes:
+        kept_aside: Where an unreadable file is kept now; None where there was none.
+
     Signals:
         changed: The key of the setting that changed.
     """
@@ -124,6 +127,7 @@ class Settings(QObject):
     def __init__(self, path: Path, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._path = path
+        self.kept_aside: Path | None = None
         self._values = self._read()
 
     def get(self, setting: Setting[T]) -> T:
@@ -147,6 +151,8 @@ class Settings(QObject):
 
     def _read(self) -> dict[str, Any]:
         try:
+            if self._path.exists() and not self._path.is_file():
+                raise ValueError("not a file")  # a pipe would be waited for
             stored = json.loads(self._path.read_text("utf-8"))
             if not isinstance(stored, dict):
                 raise ValueError("not an object")
@@ -157,6 +163,7 @@ class Settings(QObject):
             log.warning("settings unreadable (%s); kept as %s", error, aside)
             try:
                 self._path.replace(aside)
+                self.kept_aside = aside
             except OSError as move_error:
                 log.warning("settings could not be kept aside: %s", move_error)
             return {}

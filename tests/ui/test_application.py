@@ -119,10 +119,13 @@ ConversationStore.last_conversation = unreadable
     assert "Traceback" not in done.stderr
 
 
-def test_damaged_settings_are_logged(home):
+def test_damaged_settings_are_told_and_logged(home):
     (home / "data").mkdir()
     (home / "data" / "settings.json").write_text("{half", "utf-8")
-    assert run_window(home).returncode == 0
+    done = run_window(home)
+    assert done.returncode == 0, done.stderr
+    assert "those of a first start are used" in done.stdout
+    assert "settings.unreadable.json" in done.stdout
     assert "settings unreadable" in (home / "logs" / "window.log").read_text("utf-8")
 
 

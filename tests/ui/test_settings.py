@@ -1,6 +1,7 @@
 """Settings are typed, kept, and never stop the window from opening."""
 
 import json
+import os
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -76,6 +77,17 @@ def test_an_unreadable_file_is_kept_aside(qapp, path, content):
     path.write_text(content, "utf-8")
     Settings(path).set(THEME, "dark")
     assert path.with_suffix(".unreadable.json").read_text("utf-8") == content
+    assert Settings(path).get(THEME) == "dark"
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no pipes among its files")
+def test_a_pipe_in_the_place_of_the_file_is_not_waited_for(qapp, path):
+    path.parent.mkdir()
+    os.mkfifo(path)
+    made = Settings(path)
+    assert made.kept_aside is not None
+    assert made.kept_aside.is_fifo()
+    made.set(THEME, "dark")
     assert Settings(path).get(THEME) == "dark"
 
 
