@@ -91,6 +91,17 @@ class ConversationStore:
         rows = self._read("SELECT id FROM conversations ORDER BY updated DESC, id DESC LIMIT 1")
         return rows[0][0] if rows else None
 
+    def message_count(self, conversation_id: int) -> int:
+        """How many messages a conversation holds, those of all its branches.
+
+        Raises:
+            AppError: bad_usage, for an unknown conversation.
+        """
+        with typed_errors(self._path):
+            self._check_conversation(conversation_id)
+        rows = self._read("SELECT COUNT(*) FROM messages WHERE conversation_id = ?", (conversation_id,))
+        return int(rows[0][0])
+
     def active_path(self, conversation_id: int) -> tuple[StoredMessage, ...]:
         """The messages from the first one to the active leaf; empty where there are none."""
         rows = self._read(

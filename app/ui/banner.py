@@ -63,11 +63,11 @@ class Banner(QFrame):
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Maximum)
         self.hide()
 
-    def tell(self, error: AppError, actions: tuple[QPushButton, ...] = ()) -> None:
-        """Show `error`, its advice, and `actions` as buttons (taken over)."""
+    def tell(self, error: AppError, actions: tuple[QPushButton, ...] = (), *, advice: str = "") -> None:
+        """Show `error`, `advice` or else that of its code, and `actions` as buttons (taken over)."""
         self.clear()
         self._what.setText(error.message)
-        self._advice.setText(advice_for(error))
+        self._advice.setText(advice or advice_for(error))
         self._detail.setText(error.detail)
         self._detail.hide()
         self._more.setVisible(bool(error.detail))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject, Signal
 
 from app.engine import client, protocol
-from app.errors import AppError
+from app.errors import AppError, ErrorCode
 from app.ui.chat.answer import AnswerWriter, figures_of, to_send
 from app.ui.engine import Engine
 
@@ -29,6 +29,7 @@ class Conversation(QObject):
         broken: The answer did not come to its end, or could not be stored to its end; what is stored is kept.
         ended: No answer runs any more, however it ended.
         failed: The engine refused the question, or the store could not be written (AppError).
+        gone: What was to be done was not: another window deleted the conversation.
         changed: Another conversation, or none, is shown.
         list_changed: The list of stored conversations changed.
     """
@@ -40,6 +41,7 @@ class Conversation(QObject):
     broken = Signal()
     ended = Signal()
     failed = Signal(object)
+    gone = Signal()
     changed = Signal()
     list_changed = Signal()
 
@@ -90,6 +92,46 @@ class Conversation(QObject):
             self._id = conversation_id
             self.changed.emit()
 
+    def answers_in(self, conversation_id: int) -> bool:
+        """True while an answer is written in this conversation."""
+        return self.answering and self._writer.conversation_id == conversation_id
+
+    def open(self, conversation_id: int) -> None:
+        """Show a conversation of the list, or tell that it is not there any more."""
+        if self.count(conversation_id) is not None:
+            self.show(conversation_id)
+
+    def count(self, conversation_id: int) -> int | None:
+        """How many messages a conversation holds; None where `gone` or `failed` was told instead."""
+        counted: list[int] = []
+        self._try(conversation_id, lambda: counted.append(self._store.message_count(conversation_id)))
+        return counted[0] if counted else None
+
+    def rename(self, conversation_id: int, title: str) -> bool:
+        """Give a conversation another title, an empty one brings back that of its first question.
+
+        Returns:
+            False where it was not done; `gone` or `failed` has told why.
+        """
+        if not self._try(conversation_id, lambda: self._store.rename(conversation_id, title)):
+            return False
+        self.list_changed.emit()
+        return True
+
+    def delete(self, conversation_id: int) -> bool:
+        """Delete a conversation with all its messages; its running answer is stopped, and no more of it is stored.
+
+        Where it is the one shown, the next of the list takes its place.
+
+        Returns:
+            False where it was not done; `gone` or `failed` has told why.
+        """
+        following = self._beside(conversation_id)
+        if not self._try(conversation_id, lambda: self._store.delete(conversation_id)):
+            return False
+        self._leave(conversation_id, following)
+        return True
+
     def ask(self, text: str, model: str) -> bool:
         """Store a question and an empty answer, then have the engine (with `model`) answer.
 
@@ -99,7 +141,11 @@ class Conversation(QObject):
         try:
             path = self._writer.begin(self._id, text, model)
         except AppError as error:
-            self.failed.emit(error)
+            if self._id is not None and error.code is ErrorCode.BAD_USAGE:
+                self._leave(self._id, None)
+                self.gone.emit()
+            else:
+                self.failed.emit(error)
             return False
         self._id = self._writer.conversation_id
         self._model = model
@@ -145,6 +191,39 @@ class Conversation(QObject):
             self.failed.emit(client.error_of(event))
         return True
 
+    def _try(self, conversation_id: int, do: Callable[[], None]) -> bool:
+        """Do it with the store; False where it could not be done, which is told."""
+        try:
+            do()
+        except AppError as error:
+            if error.code is ErrorCode.BAD_USAGE:
+                self._leave(conversation_id, self._beside(conversation_id))
+                self.gone.emit()
+            else:
+                self.list_changed.emit()
+                self.failed.emit(error)
+            return False
+        return True
+
+    def _beside(self, conversation_id: int) -> int | None:
+        """The conversation that follows in the list, or where it is the last one, that before it."""
+        try:
+            ids = [stored.id for stored in self._store.conversations()]
+        except AppError:  # the list tells it, which is read next
+            return None
+        place = ids.index(conversation_id) if conversation_id in ids else -1
+        around = ids[place + 1 :] or ids[:place][-1:]
+        return around[0] if around else None
+
+    def _leave(self, deleted: int, following: int | None) -> None:
+        """Nothing is shown of a deleted conversation, and nothing is stored in it."""
+        if self.answers_in(deleted):
+            self.stop()
+            self._writer.drop()
+        if self._id == deleted:
+            self.show(following)
+        self.list_changed.emit()
+
     def _is_shown(self) -> bool:
         return self._writer.conversation_id == self._id
 
@@ -164,4 +243,8 @@ class Conversation(QObject):
 
     def _store_failed(self, error: AppError) -> None:
         self.stop()
-        self.failed.emit(error)
+        if error.code is ErrorCode.BAD_USAGE:
+            self.list_changed.emit()
+            self.gone.emit()
+        else:
+            self.failed.emit(error)

@@ -79,6 +79,7 @@ QListView {{ background: {surface}; border: 1px solid {border}; border-radius: 8
 QListView::item {{ padding: 8px; border-radius: 6px; }}
 QListView::item:hover {{ background: {raised}; }}
 QListView::item:selected {{ background: {accent_soft}; color: {text}; }}
+QListView QLineEdit {{ background: {surface}; border: 1px solid {accent}; border-radius: 6px; padding: 0 8px; }}
 QListView[role="bare"] {{ background: transparent; border: none; }}
 
 QTableView {{ background: {surface}; alternate-background-color: {code}; border: 1px solid {border};

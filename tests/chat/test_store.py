@@ -199,3 +199,15 @@ def test_the_active_path_of_any_leaf_in_any_tree_is_the_chain_of_its_parents(tmp
         while parent_of[expected[-1]] is not None:
             expected.append(parent_of[expected[-1]])
         assert [message.id for message in store.active_path(conversation)] == expected[::-1]
+
+
+def test_messages_are_counted_in_every_branch_and_in_one_conversation_only(store):
+    conversation, other = store.new_conversation(), store.new_conversation()
+    question = store.add_message(conversation, None, "user", "Which?")
+    store.add_message(conversation, question, "assistant", "This.")
+    store.add_message(conversation, question, "assistant", "That.")
+    assert (store.message_count(conversation), store.message_count(other)) == (3, 0)
+    store.delete(other)
+    with pytest.raises(AppError) as told:
+        store.message_count(other)
+    assert told.value.code is ErrorCode.BAD_USAGE

@@ -25,6 +25,9 @@ def test_the_last_used_conversation_is_first(make_controller, store):
     assert [model.conversation_at(row) for row in range(2)] == [second, first]
     assert [model.index(row).data() for row in range(2)] == ["Untitled", "one"]
     assert model.index(1).data(Qt.ItemDataRole.AccessibleTextRole) == "one"
+    store.rename(first, "1 <b>2")
+    model.refresh()
+    assert model.index(1).data(Qt.ItemDataRole.ToolTipRole) == "<span>1 &lt;b&gt;2</span>"
     assert (model.row_of(first), model.row_of(None), model.row_of(99)) == (1, -1, -1)
 
 

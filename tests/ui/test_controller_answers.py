@@ -78,14 +78,14 @@ def test_a_killed_engine_keeps_what_was_shown_and_the_conversation_goes_on(loade
     assert [message["content"] for message in sent["messages"]] == ["First?", "Word 1 2 3", "Second?"]
 
 
-def test_questions_that_got_no_word_of_an_answer_are_sent_as_one_turn(loaded_controller, qtbot, tmp_path):
+def test_a_question_that_failed_before_the_first_word_is_not_sent_with_the_next(loaded_controller, qtbot, tmp_path):
     record = tmp_path / "requests"
     controller = loaded_controller("--fail-answer", "engine_failed", "--record", record)
     for text in ("First?", "Second?"):
         with qtbot.waitSignal(controller.failed, timeout=10000):
             controller.ask(text)
     sent = [json.loads(line) for line in record.read_bytes().splitlines()][-1]
-    assert [(message["role"], message["content"]) for message in sent["messages"]] == [("user", "First?\n\nSecond?")]
+    assert [(message["role"], message["content"]) for message in sent["messages"]] == [("user", "Second?")]
 
 
 def test_a_question_the_engine_refuses_leaves_the_model_loaded(loaded_controller, qtbot):

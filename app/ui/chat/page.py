@@ -118,6 +118,7 @@ class ChatPage(QWidget):
         controller.finished.connect(self._finished)
         conversation.broken.connect(self._broken)
         conversation.changed.connect(self._conversation_changed)
+        conversation.gone.connect(self._gone)
         self.sidebar.new_wanted.connect(self.new_conversation)
         self.empty_state.asked.connect(self._ask_example)
         self.empty_state.model_wanted.connect(self.model_wanted)
@@ -189,6 +190,15 @@ class ChatPage(QWidget):
         if answer is not None:
             answer.show_failed()
             answer.announce_end()
+            if not answer.text:
+                self._give_back()
+
+    def _give_back(self) -> None:
+        """Put a question that got no word of an answer back into the composer, to be changed or asked elsewhere."""
+        with contextlib.suppress(AppError):  # a store that cannot be read tells it itself
+            messages = self._conversation.messages()
+            if len(messages) > 1 and not self.composer.text:
+                self.composer.set_text(messages[-2].content)
 
     # ---- state and problems -------------------------------------------------------------------
 
@@ -217,15 +227,11 @@ class ChatPage(QWidget):
         actions = self._rescue_buttons() if self._controller.state == FAILED else ()
         self._told_silent = False  # what takes the banner now is not taken away by an engine that answers again
         self.banner.tell(error, actions)
-        if error.code is ErrorCode.CONTEXT_FULL:
-            self._give_back()
 
-    def _give_back(self) -> None:
-        """Put a question that had no room back into the composer, to be shortened or asked elsewhere."""
-        with contextlib.suppress(AppError):  # a store that cannot be read tells it itself
-            messages = self._conversation.messages()
-            if len(messages) > 1 and not messages[-1].content and not self.composer.text:
-                self.composer.set_text(messages[-2].content)
+    def _gone(self) -> None:
+        self._told_silent = False
+        gone = AppError(ErrorCode.BAD_USAGE, self.tr("Another window deleted this conversation."))
+        self.banner.tell(gone, advice=self.tr("The list shows which ones there are now."))
 
     def _silent(self, silence: AppError | None) -> None:
         """The engine does not answer: say so, and leave it to the user whether to wait; or it answers again."""
