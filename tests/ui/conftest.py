@@ -43,8 +43,10 @@ class PatientBot(QtBot):
     by chance. What must be quick is measured where it is tested.
     """
 
-    def waitSignal(self, signal, *, timeout=0, **options):  # noqa: N802 - pytest-qt's names
-        return super().waitSignal(signal, timeout=max(timeout, PATIENCE_MILLISECONDS), **options)
+    def waitSignal(self, signal, *, timeout=0, raising=None, **options):  # noqa: N802 - pytest-qt's names
+        if raising is not False:  # else nothing is what is waited for
+            timeout = max(timeout, PATIENCE_MILLISECONDS)
+        return super().waitSignal(signal, timeout=timeout, raising=raising, **options)
 
     def waitSignals(self, signals, *, timeout=0, **options):  # noqa: N802
         return super().waitSignals(signals, timeout=max(timeout, PATIENCE_MILLISECONDS), **options)
