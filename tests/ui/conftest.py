@@ -150,6 +150,31 @@ def store(home):
 
 
 @pytest.fixture
+def other_window(store, home):
+    """The same store, as another process has it."""
+    from app.chat.store import ConversationStore
+
+    with ConversationStore(home / "conversations.db") as other:
+        yield other
+
+
+@pytest.fixture
+def three_stored(store):
+    """Ids of three conversations with a question and an answer each, as the list has them: the newest first."""
+    from conversation_list_driver import fill
+
+    return fill(store)
+
+
+@pytest.fixture
+def make_list_page(qtbot, theme):
+    """`make_list_page(controller) -> ChatPage`, shown, with the keyboard in its list."""
+    from conversation_list_driver import show_page
+
+    return lambda controller: show_page(qtbot, theme, controller)
+
+
+@pytest.fixture
 def make_controller(qapp, store, home):
     """`make_controller(*engine_arguments, facts=..., machine=...) -> Controller` over a scripted engine.
 

@@ -19,6 +19,18 @@ VISIBLE = 3.0
 """WCAG 2 contrast of graphics."""
 
 
+@pytest.fixture
+def dressed(qapp):
+    """The application, to be dressed; it is as it was afterwards."""
+    style, sheet, palette, font = qapp.style().objectName(), qapp.styleSheet(), qapp.palette(), qapp.font()
+    yield qapp
+    qapp.setStyleSheet("")  # see `Theme._dress`
+    qapp.setStyleSheet(sheet)
+    qapp.setStyle(style)
+    qapp.setPalette(palette)
+    qapp.setFont(font)
+
+
 def luminance(color):
     def linear(channel):
         return channel / 12.92 if channel <= 0.04045 else ((channel + 0.055) / 1.055) ** 2.4
@@ -86,74 +98,50 @@ def test_a_forced_look_wins_and_a_change_is_told_once(qtbot):
         theme.force("dark")
 
 
-def test_the_dressed_application_changes_with_the_look(qapp, qtbot):
-    style, sheet, palette, font = qapp.style().objectName(), qapp.styleSheet(), qapp.palette(), qapp.font()
-    try:
-        theme = Theme(forced="light")
-        theme.apply(qapp)
-        assert qapp.palette().window().color().name() == LIGHT.window.name()
-        theme.force("dark")
-        assert qapp.palette().window().color().name() == DARK.window.name()
-        assert DARK.accent.name() in QApplication.instance().styleSheet()
-        assert LIGHT.accent.name() not in QApplication.instance().styleSheet()
-    finally:
-        qapp.setStyleSheet("")  # see `Theme._dress`
-        qapp.setStyleSheet(sheet)
-        qapp.setStyle(style)
-        qapp.setPalette(palette)
-        qapp.setFont(font)
+def test_the_dressed_application_changes_with_the_look(dressed, qtbot):
+    theme = Theme(forced="light")
+    theme.apply(dressed)
+    assert dressed.palette().window().color().name() == LIGHT.window.name()
+    theme.force("dark")
+    assert dressed.palette().window().color().name() == DARK.window.name()
+    assert DARK.accent.name() in QApplication.instance().styleSheet()
+    assert LIGHT.accent.name() not in QApplication.instance().styleSheet()
 
 
-def test_what_is_hidden_while_the_look_changes_has_the_new_colours_when_it_is_seen_again(qapp, qtbot):
-    style, sheet, palette, font = qapp.style().objectName(), qapp.styleSheet(), qapp.palette(), qapp.font()
-    try:
-        theme = Theme(forced="light")
-        theme.apply(qapp)
-        seen, never_seen = QLabel("seen"), QLabel("never seen")
-        for label in (seen, never_seen):
-            qtbot.addWidget(label)
-            set_role(label, "muted")
-        seen.show()
-        assert seen.palette().windowText().color().name() == LIGHT.muted_text.name()
-        seen.hide()
-        theme.force("dark")
-        for label in (seen, never_seen):
-            label.show()
-            assert label.palette().windowText().color().name() == DARK.muted_text.name()
-    finally:
-        qapp.setStyleSheet("")  # see `Theme._dress`
-        qapp.setStyleSheet(sheet)
-        qapp.setStyle(style)
-        qapp.setPalette(palette)
-        qapp.setFont(font)
+def test_what_is_hidden_while_the_look_changes_has_the_new_colours_when_it_is_seen_again(dressed, qtbot):
+    theme = Theme(forced="light")
+    theme.apply(dressed)
+    seen, never_seen = QLabel("seen"), QLabel("never seen")
+    for label in (seen, never_seen):
+        qtbot.addWidget(label)
+        set_role(label, "muted")
+    seen.show()
+    assert seen.palette().windowText().color().name() == LIGHT.muted_text.name()
+    seen.hide()
+    theme.force("dark")
+    for label in (seen, never_seen):
+        label.show()
+        assert label.palette().windowText().color().name() == DARK.muted_text.name()
 
 
-def test_a_button_of_a_message_has_no_picture_and_room_for_its_words_also_as_the_default(qapp, qtbot):
-    style, sheet, palette, font = qapp.style().objectName(), qapp.styleSheet(), qapp.palette(), qapp.font()
-    try:
-        Theme(forced="light").apply(qapp)
-        box = QMessageBox(QMessageBox.Icon.Warning, "Problem", "What happened.", QMessageBox.StandardButton.Ok)
-        qtbot.addWidget(box)
-        box.setDetailedText("The evidence.")
-        box.show()
-        for button in box.buttons():
-            button.setFocus()  # what has the focus is the default, whose words are bold
-            for _ in range(2):
-                option = QStyleOptionButton()
-                button.initStyleOption(option)
-                room = button.style().subElementRect(QStyle.SubElement.SE_PushButtonContents, option, button)
-                bold = QFont(button.font())
-                bold.setWeight(QFont.Weight.DemiBold)
-                assert QFontMetrics(bold).horizontalAdvance(button.text().replace("&", "")) <= room.width()
-                assert button.icon().isNull()
-                if box.buttonRole(button) is QMessageBox.ButtonRole.ActionRole:
-                    button.click()  # its words change
-    finally:
-        qapp.setStyleSheet("")  # see `Theme._dress`
-        qapp.setStyleSheet(sheet)
-        qapp.setStyle(style)
-        qapp.setPalette(palette)
-        qapp.setFont(font)
+def test_a_button_of_a_message_has_no_picture_and_room_for_its_words_also_as_the_default(dressed, qtbot):
+    Theme(forced="light").apply(dressed)
+    box = QMessageBox(QMessageBox.Icon.Warning, "Problem", "What happened.", QMessageBox.StandardButton.Ok)
+    qtbot.addWidget(box)
+    box.setDetailedText("The evidence.")
+    box.show()
+    for button in box.buttons():
+        button.setFocus()  # what has the focus is the default, whose words are bold
+        for _ in range(2):
+            option = QStyleOptionButton()
+            button.initStyleOption(option)
+            room = button.style().subElementRect(QStyle.SubElement.SE_PushButtonContents, option, button)
+            bold = QFont(button.font())
+            bold.setWeight(QFont.Weight.DemiBold)
+            assert QFontMetrics(bold).horizontalAdvance(button.text().replace("&", "")) <= room.width()
+            assert button.icon().isNull()
+            if box.buttonRole(button) is QMessageBox.ButtonRole.ActionRole:
+                button.click()  # its words change
 
 
 @pytest.mark.parametrize("colors", LOOKS)
